@@ -1,0 +1,75 @@
+"""Dot product of two vectors of small integers, one pair of vectors a cycle."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from . import multiplier
+
+__all__ = ["DotProduct", "dot_product_latency"]
+
+#: Terms that are added between two registers.
+ADD_TERMS = 4
+
+
+def dot_product_latency(lanes: int) -> int:
+    """Return the cycles from vectors of that length to their product."""
+    levels, terms = 0, lanes
+    while terms > 1:
+        terms, levels = -(-terms // ADD_TERMS), levels + 1
+    return multiplier.LATENCY + levels
+
+
+class DotProduct(wiring.Component):
+    """``sum(a[k] * b[k])``, exact.
+
+    Latency: the multiplier's, and a register for each level of a tree that adds four terms a
+    level. Throughput one a cycle, no back-pressure.
+
+    Parameters
+    ----------
+    lanes : int
+        Length of the vectors.
+
+    Members
+    -------
+    a : In(ArrayLayout(signed(9), lanes))
+        Activations less their zero point, -255 to 255.
+    b : In(ArrayLayout(signed(8), lanes))
+        Weights.
+    o : Out(signed)
+    """
+
+    def __init__(self, *, lanes: int):
+        if lanes < 1:
+            raise ValueError(f"lanes must be at least 1, not {lanes!r}")
+        self._lanes = lanes
+        super().__init__(
+            {
+                "a": In(data.ArrayLayout(signed(9), lanes)),
+                "b": In(data.ArrayLayout(signed(8), lanes)),
+                "o": Out(signed(17 + (lanes - 1).bit_length())),
+            }
+        )
+
+    @property
+    def latency(self) -> int:
+        """Cycles from the vectors to their product."""
+        return dot_product_latency(self._lanes)
+
+    def elaborate(self, platform):
+        m = Module()
+        terms = [multiplier.multiply(m, self.a[k], self.b[k], platform) for k in range(self._lanes)]
+        level = 0
+        while len(terms) > 1:
+            sums = []
+            for k in range(0, len(terms), ADD_TERMS):
+                total = sum(terms[k + 1 : k + ADD_TERMS], terms[k])
+                register = Signal(total.shape(), name=f"sum{level}_{len(sums)}", reset_less=True)
+                m.d.sync += register.eq(total)
+                sums.append(register)
+            terms, level = sums, level + 1
+        m.d.comb += self.o.eq(terms[0])
+        return m

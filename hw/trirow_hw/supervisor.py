@@ -1,0 +1,194 @@
+"""Start and end of a run: errors, watchdog, clean stop and counters."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .errors import ErrorCode, Unit
+from .read_port import PortError
+from .tap_issuer import Stall
+from .write_port import WriteError
+
+__all__ = ["COUNTERS", "RunError", "Supervisor"]
+
+#: What ended a run: code, unit, index of the pass. All 0 if nothing did.
+RunError = data.StructLayout({"code": 8, "unit": 8, "index": 16})
+
+#: Counters of the last run, in the order of their registers.
+COUNTERS = [
+    "cycles",  # from start to done
+    "busy",  # the array took a tap
+    "stall_features",  # it waited for features
+    "stall_weights",  # for weights
+    "stall_output",  # for room behind it
+    "stall_dependency",  # for outputs that have to land first
+    "beats_read",
+    "beats_written",
+]
+
+
+class Supervisor(wiring.Component):
+    """Keep the units in reset except while a run goes on, and end it cleanly, whatever happens.
+
+    An error or a reset by the host stops both ports: nothing new is sent, and the machine is busy
+    until what is on the way has come back. Then the next run begins from the reset state, so nothing of an earlier run shows.
+
+    Members
+    -------
+    start, reset : In(1)
+        Strobes from the host.
+    watchdog : In(32)
+        Cycles without progress that end a run; 0: never.
+    finished, passes : In
+        From the sequencer: all passes have been handed out, and how many.
+    bad : In(1)
+        From the sequencer.
+    read_error, write_error : In, with ``_valid``
+        From the ports.
+    landed : In(1)
+        Strobe: a pass's outputs have landed.
+    read_beat, write_beat, handshake, issued, stall, dependency : In
+        What happens in this cycle.
+    waits_read, head, head_index, waits_write, oldest, active : In
+        What the watchdog blames.
+    ports_idle : In(1)
+        Nothing is on the way.
+    begin : Out(1)
+        Strobe: the units start.
+    units_reset, stop : Out(1)
+        Levels for the units and for the ports.
+    passes_landed : Out(16)
+    busy, done : Out(1)
+        A run goes on or drains; the last one ended without error.
+    error : Out(RunError)
+    counters : Out(32).array(len(COUNTERS))
+    """
+
+    def __init__(self):
+        super().__init__(
+            {
+                "start": In(1),
+                "reset": In(1),
+                "watchdog": In(32),
+                "finished": In(1),
+                "passes": In(16),
+                "bad": In(1),
+                "read_error": In(PortError),
+                "read_error_valid": In(1),
+                "write_error": In(WriteError),
+                "write_error_valid": In(1),
+                "landed": In(1),
+                "read_beat": In(1),
+                "write_beat": In(1),
+                "handshake": In(1),
+                "issued": In(1),
+                "stall": In(Stall),
+                "dependency": In(1),
+                "waits_read": In(1),
+                "head": In(2),
+                "head_index": In(16),
+                "waits_write": In(1),
+                "oldest": In(16),
+                "active": In(16),
+                "ports_idle": In(1),
+                "begin": Out(1),
+                "units_reset": Out(1, init=1),
+                "stop": Out(1),
+                "passes_landed": Out(16),
+                "busy": Out(1),
+                "done": Out(1),
+                "error": Out(RunError),
+                "counters": Out(32).array(len(COUNTERS)),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        failure = Signal(RunError)
+        self._elaborate_failure(m, failure)
+        with m.FSM():
+            with m.State("IDLE"):
+                with m.If(self.start):
+                    m.d.sync += [
+                        self.units_reset.eq(0),
+                        self.done.eq(0),
+                        self.error.eq(0),
+                        self.passes_landed.eq(0),
+                        self.busy.eq(1),
+                        *(counter.eq(0) for counter in self.counters),
+                    ]
+                    m.next = "BEGIN"
+                with m.Elif(self.reset):
+                    m.d.sync += [self.done.eq(0), self.error.eq(0)]
+
+            with m.State("BEGIN"):
+                m.d.comb += self.begin.eq(1)
+                m.d.sync += self.counters[0].eq(1)
+                m.next = "RUN"
+
+            with m.State("RUN"):
+                self._elaborate_counters(m)
+                m.d.sync += self.passes_landed.eq(self.passes_landed + self.landed)
+                with m.If(self.reset | (failure.code != ErrorCode.NONE)):
+                    m.d.sync += [self.stop.eq(1), self.units_reset.eq(1)]
+                    with m.If(~self.reset):
+                        m.d.sync += self.error.eq(failure)
+                    m.next = "STOP"
+                with m.Elif(self.finished & (self.passes_landed == self.passes)):
+                    m.d.sync += [self.units_reset.eq(1), self.busy.eq(0), self.done.eq(1)]
+                    m.next = "IDLE"
+
+            with m.State("STOP"):
+                with m.If(self.reset):
+                    m.d.sync += self.error.eq(0)
+                with m.If(self.ports_idle):
+                    m.d.sync += [self.stop.eq(0), self.busy.eq(0)]
+                    m.next = "IDLE"
+        return m
+
+    def _elaborate_failure(self, m, failure):
+        """Say what fails in this cycle, the more specific first."""
+        progress = self.handshake | self.issued
+        quiet = Signal(32)
+        m.d.sync += quiet.eq(Mux(progress | self.units_reset, 0, quiet + 1))
+
+        def fail(code, unit, index):
+            m.d.comb += [failure.code.eq(code), failure.unit.eq(unit), failure.index.eq(index)]
+
+        with m.If(self.read_error_valid):
+            code = Mux(self.read_error.window, ErrorCode.WINDOW, ErrorCode.READ_RESPONSE)
+            fail(code, self.read_error.client, self.read_error.index)
+        with m.Elif(self.write_error_valid):
+            code = Mux(self.write_error.window, ErrorCode.WINDOW, ErrorCode.WRITE_RESPONSE)
+            fail(code, Unit.WRITER, self.write_error.index)
+        with m.Elif(self.bad):
+            fail(ErrorCode.DESCRIPTOR, Unit.SEQUENCER, self.passes)
+        with m.Elif((self.watchdog != 0) & (quiet >= self.watchdog)):
+            with m.If(self.waits_read):
+                fail(ErrorCode.WATCHDOG, self.head, self.head_index)
+            with m.Elif(self.waits_write):
+                fail(ErrorCode.WATCHDOG, Unit.WRITER, self.oldest)
+            with m.Elif(self.stall.features):
+                fail(ErrorCode.WATCHDOG, Unit.FEATURES, self.active)
+            with m.Elif(self.stall.weights):
+                fail(ErrorCode.WATCHDOG, Unit.WEIGHTS, self.active)
+            with m.Elif(self.stall.output):
+                fail(ErrorCode.WATCHDOG, Unit.WRITER, self.active)
+            with m.Else():
+                fail(ErrorCode.WATCHDOG, Unit.ARRAY, self.active)
+
+    def _elaborate_counters(self, m):
+        events = {
+            "cycles": 1,
+            "busy": self.issued,
+            "stall_features": self.stall.features & ~self.dependency,
+            "stall_weights": self.stall.weights,
+            "stall_output": self.stall.output,
+            "stall_dependency": self.stall.features & self.dependency,
+            "beats_read": self.read_beat,
+            "beats_written": self.write_beat,
+        }
+        for counter, name in zip(self.counters, COUNTERS, strict=True):
+            m.d.sync += counter.eq(counter + events[name])

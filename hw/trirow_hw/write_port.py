@@ -1,0 +1,181 @@
+"""The AXI4 write channels."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from .axi import AXI4, Burst, Response
+from .queue import Queue
+
+__all__ = ["WriteBeat", "WriteError", "WritePort", "WriteRequest"]
+
+#: A burst to be written: first address (aligned to the bus), beats (1 to 256), index of the pass
+#: it is of, and whether it is the pass's last.
+WriteRequest = data.StructLayout({"address": 32, "beats": 9, "index": 16, "last": 1})
+
+#: What went wrong: address outside the window (1) or an error response (0), in which pass.
+WriteError = data.StructLayout({"window": 1, "index": 16})
+
+
+def WriteBeat(bus_bytes: int):
+    """Return the layout of a beat: data, and which of its bytes are written."""
+    return data.StructLayout({"data": 8 * bus_bytes, "strobe": bus_bytes})
+
+
+class WritePort(wiring.Component):
+    """Send bursts whose data are there already, and count the passes whose outputs have landed.
+
+    A burst is taken every 3 cycles or more; its address appears 2 cycles later, and its data follow
+    the address, a beat a cycle, while the next address is sent. Beats that belong to a burst must
+    be there when it is requested.
+
+    After ``stop`` no new burst is sent; the rest of those that were is sent without strobes, so
+    that nothing is written. The units in front are reset meanwhile; this unit is not.
+
+    Parameters
+    ----------
+    bus_bytes : int
+        Bytes of a beat.
+    outstanding : int
+        Bursts that may be on the way.
+
+    Members
+    -------
+    axi : Out(AXI4)
+        Only the write channels are driven.
+    base, limit : In(32)
+        Window of addresses that may be written: from ``base`` up to ``limit``, exclusive.
+    request : In(stream.Signature(WriteRequest)), beats : In(stream.Signature(WriteBeat))
+    landed : Out(1)
+        Strobe: every output of a pass has been written and acknowledged.
+    oldest : Out(16)
+        Pass of the oldest burst on the way.
+    stop : In(1)
+    idle : Out(1)
+        No burst is on the way.
+    error : Out(WriteError), error_valid : Out(1)
+        Strobe: what went wrong.
+    """
+
+    def __init__(self, *, bus_bytes: int, outstanding: int = 8):
+        self._bus_bytes = bus_bytes
+        self._outstanding = outstanding
+        super().__init__(
+            {
+                "axi": Out(AXI4(data_bytes=bus_bytes)),
+                "base": In(32),
+                "limit": In(32),
+                "request": In(stream.Signature(WriteRequest)),
+                "beats": In(stream.Signature(WriteBeat(bus_bytes))),
+                "landed": Out(1),
+                "oldest": Out(16),
+                "stop": In(1),
+                "idle": Out(1),
+                "error": Out(WriteError),
+                "error_valid": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        m = Module()
+        order_shape = data.StructLayout({"index": 16, "last": 1})
+        m.submodules.order = order = Queue(order_shape, depth=self._outstanding)
+        m.submodules.lengths = lengths = Queue(8, depth=self._outstanding)
+        self._elaborate_addresses(m, order, lengths)
+        self._elaborate_data(m, lengths)
+        self._elaborate_answers(m, order)
+        m.d.comb += [
+            self.axi.awsize.eq(self._bus_bytes.bit_length() - 1),
+            self.axi.awburst.eq(Burst.INCR.value),
+            self.axi.awcache.eq(0b0011),
+        ]
+        return m
+
+    def _elaborate_addresses(self, m, order, lengths):
+        request = Signal(WriteRequest)
+        end = Signal(33)
+        below = Signal()
+        with m.FSM():
+            with m.State("TAKE"):
+                m.d.comb += [
+                    self.request.ready.eq(order.i.ready & lengths.i.ready & ~self.stop),
+                    self.idle.eq(~order.o.valid),
+                ]
+                m.d.sync += request.eq(self.request.payload)
+                with m.If(self.request.valid & self.request.ready):
+                    m.next = "CHECK"
+
+            with m.State("CHECK"):
+                m.d.sync += [
+                    below.eq(request.address < self.base),
+                    end.eq(request.address + request.beats * self._bus_bytes),
+                    self.axi.awaddr.eq(request.address),
+                    self.axi.awlen.eq(request.beats - 1),
+                ]
+                m.next = "WINDOW"
+
+            with m.State("WINDOW"):
+                with m.If(self.stop):
+                    m.next = "TAKE"
+                with m.Elif(below | (end > self.limit)):
+                    m.d.comb += [
+                        self.error_valid.eq(1),
+                        self.error.window.eq(1),
+                        self.error.index.eq(request.index),
+                    ]
+                    m.next = "TAKE"
+                with m.Else():
+                    m.d.comb += order.i.valid.eq(1)
+                    m.d.sync += self.axi.awvalid.eq(1)
+                    m.next = "SEND"
+
+            with m.State("SEND"):
+                with m.If(self.axi.awready):
+                    m.d.comb += lengths.i.valid.eq(1)
+                    m.d.sync += self.axi.awvalid.eq(0)
+                    m.next = "TAKE"
+        m.d.comb += [
+            order.i.payload.index.eq(request.index),
+            order.i.payload.last.eq(request.last),
+            lengths.i.payload.eq(self.axi.awlen),
+        ]
+
+    def _elaborate_data(self, m, lengths):
+        """Send a beat of the oldest burst. Its register is also what keeps it stable."""
+        sent = Signal(8)
+        free = ~self.axi.wvalid | self.axi.wready
+        next_valid = Signal()
+        m.d.comb += [
+            next_valid.eq(lengths.o.valid & (self.beats.valid | self.stop)),
+            self.beats.ready.eq(lengths.o.valid & free & ~self.stop),
+        ]
+        with m.If(free):
+            m.d.sync += self.axi.wvalid.eq(next_valid)
+        with m.If(free & next_valid):
+            m.d.sync += [
+                self.axi.wdata.eq(self.beats.payload.data),
+                self.axi.wstrb.eq(Mux(self.stop, 0, self.beats.payload.strobe)),
+                self.axi.wlast.eq(sent == lengths.o.payload),
+                sent.eq(sent + 1),
+            ]
+            with m.If(sent == lengths.o.payload):
+                m.d.comb += lengths.o.ready.eq(1)
+                m.d.sync += sent.eq(0)
+
+    def _elaborate_answers(self, m, order):
+        m.d.comb += [
+            self.axi.bready.eq(1),
+            order.o.ready.eq(self.axi.bvalid),
+            self.oldest.eq(order.o.payload.index),
+        ]
+        with m.If(self.axi.bvalid & ~self.stop):
+            with m.If(self.axi.bresp != Response.OKAY.value):
+                m.d.comb += [
+                    self.error_valid.eq(1),
+                    self.error.window.eq(0),
+                    self.error.index.eq(order.o.payload.index),
+                ]
+            with m.Else():
+                m.d.comb += self.landed.eq(order.o.payload.last)
