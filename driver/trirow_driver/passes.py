@@ -154,9 +154,9 @@ def _fetched_rows(
 ) -> tuple[int, int, int]:
     """Return the first row that is fetched, the rows of the first span, and all of them.
 
-    Rows that no window covers are left out, so with a stride larger than the kernel the rows of each
-    window are a span of their own. Where every window lies in the padding, one row is fetched all
-    the same: a pass is never without features.
+    Rows that no window covers are left out, so with a stride larger than the kernel the rows of
+    each window are a span of their own. Where every window lies in the padding, one row is fetched
+    all the same: a pass is never without features.
     """
     covered = [
         (max(0, y * stride - top), min(height, y * stride - top + kernel_rows))

@@ -53,7 +53,7 @@ class Step:
     @property
     def macs(self) -> int:
         """Multiplications of the layer, those with padding among them."""
-        return int(np.prod(self.out_shape[:2])) * self.layer.weights.size
+        return int(np.prod(self.out_shape[:2])) * int(self.layer.weights.size)
 
     @property
     def macs_useful(self) -> int:
@@ -74,7 +74,7 @@ class Step:
         """Bytes of input, weights, constants and output, each once."""
         constants = CONSTANT_BYTES * self.layer.out_channels
         feature_maps = int(np.prod(self.in_shape)) + int(np.prod(self.out_shape))
-        return feature_maps + self.layer.weights.size + constants
+        return feature_maps + int(self.layer.weights.size) + constants
 
 
 @dataclass(frozen=True)

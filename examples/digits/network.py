@@ -1,66 +1,35 @@
-"""The digit classifier in floating point: its layers, its weights file and its forward pass.
+"""The digit classifier in floating point: its weights file and its forward pass.
 
-Images and activations are NHWC, weights are (K, R, S, C), padding is (top, left, bottom, right).
+Layers, network and file format are those of `trirow_driver.float_network`. Images and activations
+are NHWC, weights are (K, R, S, C), padding is (top, left, bottom, right).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from trirow_driver.float_network import FloatConv, load_npz
+from trirow_driver.float_network import FloatNetwork as Network
+from trirow_driver.float_network import save_npz as save_network
+
+__all__ = [
+    "WEIGHTS",
+    "FloatConv",
+    "Network",
+    "activations",
+    "conv_float",
+    "forward_float",
+    "load_network",
+    "save_network",
+    "unroll",
+]
+
 WEIGHTS = Path(__file__).resolve().parent / "weights.npz"
 CHUNK = 500  # images per pass, which bounds the memory of the unrolled windows
-
-
-@dataclass
-class FloatConv:
-    """One convolution, with bias and optional ReLU.
-
-    Attributes
-    ----------
-    name : str
-        Name of the layer, unique in its network.
-    weights : numpy.ndarray
-        float32, (K, R, S, C).
-    bias : numpy.ndarray
-        float32, (K,).
-    stride : tuple of int
-        Vertical and horizontal stride.
-    pad : tuple of int
-        Zeros added at (top, left, bottom, right).
-    relu : bool
-        Whether negative outputs become zero.
-    output_range : tuple of float
-        Smallest and largest output, after ReLU, seen over the training images.
-    """
-
-    name: str
-    weights: np.ndarray
-    bias: np.ndarray
-    stride: tuple[int, int] = (1, 1)
-    pad: tuple[int, int, int, int] = (0, 0, 0, 0)
-    relu: bool = False
-    output_range: tuple[float, float] = (0.0, 0.0)
-
-
-@dataclass
-class Network:
-    """A chain of convolutions.
-
-    Attributes
-    ----------
-    layers : list of FloatConv
-        The layers, first to last.
-    input_range : tuple of float
-        Smallest and largest value of the training images.
-    """
-
-    layers: list[FloatConv]
-    input_range: tuple[float, float] = (0.0, 1.0)
 
 
 def load_network(path: str | os.PathLike[str] | None = None) -> Network:
@@ -76,56 +45,7 @@ def load_network(path: str | os.PathLike[str] | None = None) -> Network:
     Network
         The layers with their measured ranges.
     """
-    with np.load(WEIGHTS if path is None else path) as file:
-        layers = []
-        for name in file["layers"].tolist():
-            top, left, bottom, right = file[f"{name}.pad"].tolist()
-            down, across = file[f"{name}.stride"].tolist()
-            low, high = file[f"{name}.output_range"].tolist()
-            layers.append(
-                FloatConv(
-                    name=name,
-                    weights=file[f"{name}.weights"],
-                    bias=file[f"{name}.bias"],
-                    stride=(down, across),
-                    pad=(top, left, bottom, right),
-                    relu=bool(file[f"{name}.relu"]),
-                    output_range=(low, high),
-                )
-            )
-        low, high = file["input_range"].tolist()
-    return Network(layers, (low, high))
-
-
-def save_network(network: Network, path: str | os.PathLike[str]) -> None:
-    """Write a network to a weights file, which appears whole or not at all.
-
-    Parameters
-    ----------
-    network : Network
-        What to write.
-    path : path-like
-        Where to; a file already there is replaced.
-    """
-    arrays = {
-        "layers": np.array([layer.name for layer in network.layers]),
-        "input_range": np.array(network.input_range, np.float32),
-    }
-    for layer in network.layers:
-        arrays[f"{layer.name}.weights"] = layer.weights.astype(np.float32)
-        arrays[f"{layer.name}.bias"] = layer.bias.astype(np.float32)
-        arrays[f"{layer.name}.stride"] = np.array(layer.stride, np.int32)
-        arrays[f"{layer.name}.pad"] = np.array(layer.pad, np.int32)
-        arrays[f"{layer.name}.relu"] = np.array(layer.relu)
-        arrays[f"{layer.name}.output_range"] = np.array(layer.output_range, np.float32)
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    return load_npz(WEIGHTS if path is None else path)
 
 
 def unroll(layer: FloatConv, x: np.ndarray) -> np.ndarray:

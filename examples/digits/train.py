@@ -330,6 +330,7 @@ def measure(network: Network, images: np.ndarray) -> None:
         lows, highs = zip(*(chunk[index] for chunk in ends), strict=True)
         layer.output_range = (float(min(lows)), float(max(highs)))
     network.input_range = (float(images.min()), float(images.max()))
+    network.input_shape = (images.shape[1], images.shape[2], images.shape[3])
 
 
 def write_images(folder: Path, images: np.ndarray, labels: np.ndarray, held: np.ndarray) -> None:

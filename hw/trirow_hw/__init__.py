@@ -1,0 +1,1 @@
+"""Gateware of the accelerator, in Amaranth; the list of files reads as the datapath."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, signed
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,8 +15,8 @@ __all__ = ["Activation"]
 class Activation(wiring.Component):
     """Subtract the zero point; padding and what is beyond the run become 0.
 
-    With the zero point subtracted here, a tap in the padding adds nothing, so the array may leave it
-    out. Latency 1 cycle, throughput a run a cycle, no back-pressure.
+    With the zero point subtracted here, a tap in the padding adds nothing, so the array may leave
+    it out. Latency 1 cycle, throughput a run a cycle, no back-pressure.
 
     Parameters
     ----------
@@ -41,8 +41,10 @@ class Activation(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        activations = Signal.like(self.o, reset_less=True)
+        m.d.comb += self.o.eq(activations)
         for k in range(self._lanes):
             feature = self.run.word_select(k, 8).as_signed()
             inside = (self.mask.low <= k) & (self.mask.high > k)
-            m.d.sync += self.o[k].eq(Mux(inside, feature - self.mask.zero, 0))
+            m.d.sync += activations[k].eq(Mux(inside, feature - self.mask.zero, 0))
         return m

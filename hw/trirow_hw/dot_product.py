@@ -61,7 +61,7 @@ class DotProduct(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        terms = [multiplier.multiply(m, self.a[k], self.b[k], platform) for k in range(self._lanes)]
+        terms = multiplier.multiply_pairs(m, self.a, self.b, platform)
         level = 0
         while len(terms) > 1:
             sums = []

@@ -47,9 +47,9 @@ class FeatureReader(wiring.Component):
     """Fetch rows into the ring of places that the three banks make.
 
     Row i of a run goes to bank i mod 3, behind the row that is there already; a row starts at an
-    even word and may wrap around the end of its bank. Places are allocated in the order of the rows, a row a cycle
-    while whole rows fit, else a word a cycle, and a burst is requested only for places that are
-    allocated. The next pass is requested while this one arrives.
+    even word and may wrap around the end of its bank. Places are allocated in the order of the
+    rows, a row a cycle while whole rows fit, else a word a cycle, and a burst is requested only for
+    places that are allocated. The next pass is requested while this one arrives.
 
     Throughput a word of ``in_lanes`` bytes a cycle.
 
@@ -140,7 +140,7 @@ class FeatureReader(wiring.Component):
             fetcher.i.payload.eq(current.spans),
             fetcher.index.eq(current.index),
         ]
-        given = Signal.like(free[0])
+        given = Signal(range(config.line_bank_words + 1))
 
         with m.FSM():
             with m.State("IDLE"):

@@ -7,12 +7,13 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .read_port import ReadRequest
-from .spans import BurstSplitter, Spans
+from .spans import BurstSplitter, Spans, check_power_of_two
 
 __all__ = ["Fetcher"]
 
-#: Width of the count of bytes for which there is room.
-CREDIT_BITS = 26
+#: Width of the count of bytes for which there is room: the largest weight buffer, 2^26 bytes, and
+#: the constants of its groups.
+CREDIT_BITS = 27
 
 
 class Fetcher(wiring.Component):
@@ -45,6 +46,7 @@ class Fetcher(wiring.Component):
     """
 
     def __init__(self, *, bus_bytes: int):
+        check_power_of_two("bus_bytes", bus_bytes)
         self._bus_bytes = bus_bytes
         super().__init__(
             {

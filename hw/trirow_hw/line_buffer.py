@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
-from amaranth.lib import data, memory, wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from .block_memory import BlockMemory
 from .config import BANKS, Config
 from .feature_reader import LineWrite
 from .modular import wrap_add
@@ -61,14 +62,10 @@ class LineBuffer(wiring.Component):
         depth, bits = config.line_bank_words, 8 * config.in_lanes
 
         # Address: the run starts in the even or in the odd memory and goes on in the other one.
+        # Each bank has registers of its own, near to it.
         odd = self.read.word[0]
-        after = wrap_add(self.read.word, 1, depth)
-        a_odd_word = Signal(range(depth // 2), reset_less=True)
-        a_even_word = Signal(range(depth // 2), reset_less=True)
-        m.d.sync += [
-            a_odd_word.eq(self.read.word >> 1),
-            a_even_word.eq(Mux(odd, after, self.read.word) >> 1),
-        ]
+        odd_word, even_word = self.read.word >> 1, Signal(range(depth // 2))
+        m.d.comb += even_word.eq(Mux(odd, wrap_add(self.read.word, 1, depth), self.read.word) >> 1)
         controls = [Cat(self.read.bank, odd, self.read.byte)]
         for stage in ("a", "m", "r", "b", "t"):
             delayed = Signal(len(controls[0]), name=f"{stage}_control", reset_less=True)
@@ -77,39 +74,38 @@ class LineBuffer(wiring.Component):
         layout = data.StructLayout({"bank": 2, "odd": 1, "byte": range(config.in_lanes)})
         r_control, b_control, t_control = (data.View(layout, c) for c in controls[3:])
 
-        # Memory, and the register behind it.
         r_pairs = []
         for bank in range(BANKS):
-            for parity, address in (("even", a_even_word), ("odd", a_odd_word)):
-                store = memory.Memory(shape=bits, depth=depth // 2, init=[])
+            for parity, word in (("even", even_word), ("odd", odd_word)):
+                address = Signal(range(depth // 2), name=f"a_{parity}{bank}", reset_less=True)
+                with m.If(self.read.bank == bank):
+                    m.d.sync += address.eq(word)
+                store = BlockMemory(bits=bits, depth=depth // 2)
                 m.submodules[f"bank{bank}_{parity}"] = store
-                write, read = store.write_port(), store.read_port()
                 here = (self.write.bank == bank) & (self.write.word[0] == (parity == "odd"))
-                r_word = Signal(bits, name=f"r_bank{bank}_{parity}", reset_less=True)
                 m.d.comb += [
-                    write.addr.eq(self.write.word >> 1),
-                    write.data.eq(self.write.data),
-                    write.en.eq(self.write_valid & here),
-                    read.addr.eq(address),
-                    read.en.eq(1),
+                    store.write_address.eq(self.write.word >> 1),
+                    store.write_data.eq(self.write.data),
+                    store.write_enable.eq(self.write_valid & here),
+                    store.read_address.eq(address),
                 ]
-                m.d.sync += r_word.eq(read.data)
-                r_pairs.append(r_word)
+                r_pairs.append(store.read_data)
 
         # Bank, and which of its two words comes first.
-        even, odd_word = Signal(bits), Signal(bits)
+        even, odd = Signal(bits), Signal(bits)
         b_pair = Signal(2 * bits, reset_less=True)
         m.d.comb += [
             even.eq(Array(r_pairs[0::2])[r_control.bank]),
-            odd_word.eq(Array(r_pairs[1::2])[r_control.bank]),
+            odd.eq(Array(r_pairs[1::2])[r_control.bank]),
         ]
-        m.d.sync += b_pair.eq(Mux(r_control.odd, Cat(odd_word, even), Cat(even, odd_word)))
+        m.d.sync += b_pair.eq(Mux(r_control.odd, Cat(odd, even), Cat(even, odd)))
 
         # Rotation: coarse, then fine.
         fine_bits = len(b_control.byte) // 2
-        t_pair = Signal(2 * bits, reset_less=True)
+        t_pair, run = Signal(2 * bits, reset_less=True), Signal(bits, reset_less=True)
+        m.d.comb += self.run.eq(run)
         m.d.sync += [
             t_pair.eq(b_pair >> (b_control.byte >> fine_bits << (3 + fine_bits))),
-            self.run.eq(t_pair >> (t_control.byte[:fine_bits] << 3)),
+            run.eq(t_pair >> (t_control.byte[:fine_bits] << 3)),
         ]
         return m

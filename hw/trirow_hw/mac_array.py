@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, signed
-from amaranth.lib import data, memory, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from .block_memory import BlockMemory
 from .config import Config
+from .delay import delay
 from .dot_product import DotProduct, dot_product_latency
 from .weight_reader import WeightWrite
 
@@ -52,7 +54,7 @@ class MacArray(wiring.Component):
     """
 
     #: Cycles by which the activations come behind their tap: the weight memory and its register.
-    activation_delay = 2
+    activation_delay = BlockMemory.latency
 
     def __init__(self, *, config: Config):
         self._config = config
@@ -75,66 +77,49 @@ class MacArray(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self._config
-        tap, activations = self.tap, self.activations
+        tap, valid, activations = self.tap, self.tap.valid, self.activations
         sums = [0] * config.post_lanes
         for column in range(config.stages):
-            tap_here = Signal.like(self.tap, name=f"tap{column}")
-            activations_here = Signal.like(
-                self.activations, name=f"activations{column}", reset_less=True
-            )
-            m.d.sync += [tap_here.eq(tap), activations_here.eq(activations)]
-            tap, activations = tap_here, activations_here
-
-            s_tap = self._delay(m, tap, column)
+            tap = delay(m, tap, 1, name=f"tap{column}")
+            valid = delay(m, valid, 1, name=f"valid{column}", reset_less=False)
+            activations = delay(m, activations, 1, name=f"activations{column}")
+            to_sum = self.activation_delay + dot_product_latency(config.in_lanes)
+            s_valid = delay(m, valid, to_sum, name=f"s{column}_valid", reset_less=False)
+            s_ends = delay(m, Cat(tap.first, tap.last), to_sum, name=f"s{column}_ends")
             done = Signal(name=f"done{column}")
-            m.d.sync += done.eq(s_tap.valid & s_tap.last)
+            m.d.sync += done.eq(s_valid & s_ends[1])
             if column == 0:
                 m.d.sync += self.done.eq(done)
             first_lane = column * config.post_lanes
             for k in range(min(config.post_lanes, config.out_lanes - first_lane)):
-                total = self._elaborate_lane(m, first_lane + k, tap, activations, s_tap, platform)
+                total = self._elaborate_lane(
+                    m, first_lane + k, tap, activations, s_valid, s_ends[0]
+                )
                 sums[k] |= Mux(done, total, 0)
+        out = Signal.like(self.sums, name="out", reset_less=True)
+        m.d.comb += self.sums.eq(out)
         for k, total in enumerate(sums):
-            m.d.sync += self.sums[k].eq(total)
+            m.d.sync += out[k].eq(total)
         return m
 
-    def _delay(self, m, tap, column):
-        """Delay a column's tap to where its products are summed."""
-        for k in range(self.activation_delay + dot_product_latency(self._config.in_lanes)):
-            delayed = Signal(
-                data.StructLayout({"valid": 1, "first": 1, "last": 1}), name=f"c{column}_tap{k}"
-            )
-            m.d.sync += [
-                delayed.valid.eq(tap.valid),
-                delayed.first.eq(tap.first),
-                delayed.last.eq(tap.last),
-            ]
-            tap = delayed
-        return tap
-
-    def _elaborate_lane(self, m, lane, tap, activations, s_tap, platform):
+    def _elaborate_lane(self, m, lane, tap, activations, valid, first):
         """Weight memory, dot product and accumulator of one lane; return the accumulator."""
         config = self._config
-        bits = 8 * config.in_lanes
-        store = memory.Memory(shape=bits, depth=config.weight_words, init=[])
-        m.submodules[f"weights{lane}"] = store
-        write, read = store.write_port(), store.read_port()
+        m.submodules[f"weights{lane}"] = store = BlockMemory(
+            bits=8 * config.in_lanes, depth=config.weight_words
+        )
         m.d.comb += [
-            write.addr.eq(self.weight.word),
-            write.data.eq(self.weight.data),
-            write.en.eq(self.weight_valid & (self.weight.lane == lane)),
-            read.addr.eq(tap.word),
-            read.en.eq(1),
+            store.write_address.eq(self.weight.word),
+            store.write_data.eq(self.weight.data),
+            store.write_enable.eq(self.weight_valid & (self.weight.lane == lane)),
+            store.read_address.eq(tap.word),
         ]
-        weights = Signal(bits, name=f"weights{lane}_out", reset_less=True)
-        m.d.sync += weights.eq(read.data)
-
         m.submodules[f"dot_product{lane}"] = dot_product = DotProduct(lanes=config.in_lanes)
         m.d.comb += [
             dot_product.a.eq(activations),
-            dot_product.b.as_value().eq(weights),
+            dot_product.b.as_value().eq(store.read_data),
         ]
         total = Signal(signed(32), name=f"total{lane}", reset_less=True)
-        with m.If(s_tap.valid):
-            m.d.sync += total.eq(Mux(s_tap.first, 0, total) + dot_product.o)
+        with m.If(valid):
+            m.d.sync += total.eq(Mux(first, 0, total) + dot_product.o)
         return total

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Mux, Value
+from amaranth.hdl import Const, Mux, Value
 
 __all__ = ["wrap", "wrap_add"]
 
@@ -17,7 +17,9 @@ def wrap(value: Value, depth: int) -> Value:
     depth : int
         Places of the ring. A power of two costs nothing, others a subtraction.
     """
-    bits = max(1, (depth - 1).bit_length())
+    if depth == 1:
+        return Const(0, 1)
+    bits = (depth - 1).bit_length()
     if depth & (depth - 1) == 0:
         return value[:bits] if len(value) > bits else value
     return Mux(value >= depth, value - depth, value)[:bits]

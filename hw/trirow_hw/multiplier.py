@@ -1,13 +1,16 @@
-"""A registered signed multiplier: generic, or the DSP block of the device with its own registers."""
+"""Registered signed multipliers: generic, or DSP blocks of the device with their own registers."""
 
 from __future__ import annotations
 
 from amaranth.hdl import C, ClockSignal, Instance, Module, Signal, Value, signed
+from amaranth.lib import data
 
-__all__ = ["LATENCY", "is_ecp5", "multiply"]
+from .delay import delay
 
-#: Cycles from the factors to the product: a register before and one behind the multiplier.
-LATENCY = 2
+__all__ = ["LATENCY", "is_ecp5", "multiply_pairs"]
+
+#: Cycles from the factors to the products.
+LATENCY = 3
 _ECP5_BITS = 18
 
 
@@ -16,31 +19,37 @@ def is_ecp5(platform) -> bool:
     return str(getattr(platform, "device", "")).upper().startswith("LFE5U")
 
 
-def multiply(m: Module, a: Value, b: Value, platform) -> Value:
-    """Return the product of two signed values, ``LATENCY`` cycles later.
+def multiply_pairs(m: Module, a: data.View, b: data.View, platform) -> list[Value]:
+    """Return the products of two vectors, element by element, ``LATENCY`` cycles later.
 
-    On ECP5 it is one MULT18X18D with the registers inside the block, where Yosys would leave them
-    outside (Lattice FPGA-TN-02205, ECP5 sysDSP Usage Guide); elsewhere plain registers and ``*``.
+    On ECP5 each is one MULT18X18D with the registers before and behind it inside the block, where
+    Yosys would leave them outside (Lattice FPGA-TN-02205, ECP5 sysDSP Usage Guide), and one more
+    register on the long way from the block to the adders. Elsewhere two registers before and one
+    behind a plain ``*``, for the tools to move.
 
     Parameters
     ----------
     m : Module
         Gets the logic, in the domain ``sync``.
-    a, b : Value
-        Signed, at most 18 bits on ECP5.
+    a, b : View of an ArrayLayout
+        Vectors of the same length; signed elements, at most 18 bits on ECP5.
     platform
         What is built for, or None for simulation.
     """
-    product = Signal(signed(len(a) + len(b)), reset_less=True)
-    if is_ecp5(platform):
-        _instantiate_ecp5(m, a, b, product)
-    else:
-        a_in, b_in = Signal(a.shape(), reset_less=True), Signal(b.shape(), reset_less=True)
-        m.d.sync += [a_in.eq(a), b_in.eq(b), product.eq(a_in * b_in)]
-    return product
+    length = a.shape().length
+    if not is_ecp5(platform):
+        a, b = delay(m, a, 2, name="a"), delay(m, b, 2, name="b")
+    products = []
+    for k in range(length):
+        product = Signal(signed(len(a[k]) + len(b[k])), name=f"product{k}", reset_less=True)
+        m.d.sync += product.eq(_ecp5_product(m, a[k], b[k]) if is_ecp5(platform) else a[k] * b[k])
+        products.append(product)
+    return products
 
 
-def _instantiate_ecp5(m: Module, a: Value, b: Value, product: Signal) -> None:
+def _ecp5_product(m: Module, a: Value, b: Value) -> Value:
+    """Instantiate a multiplier with registers at its inputs and outputs."""
+
     def extend(value):
         wide = Signal(signed(_ECP5_BITS))
         m.d.comb += wide.eq(value)
@@ -56,22 +65,16 @@ def _instantiate_ecp5(m: Module, a: Value, b: Value, product: Signal) -> None:
         ports[f"i_CLK{k}"] = ClockSignal() if k == 0 else C(0)
         ports[f"i_CE{k}"] = C(1)
         ports[f"i_RST{k}"] = C(0)
+    for register in ("INPUTA", "INPUTB", "OUTPUT"):
+        ports[f"p_REG_{register}_CLK"] = "CLK0"
+        ports[f"p_REG_{register}_CE"] = "CE0"
+        ports[f"p_REG_{register}_RST"] = "RST0"
     m.submodules += Instance(
         "MULT18X18D",
-        p_REG_INPUTA_CLK="CLK0",
-        p_REG_INPUTA_CE="CE0",
-        p_REG_INPUTA_RST="RST0",
-        p_REG_INPUTB_CLK="CLK0",
-        p_REG_INPUTB_CE="CE0",
-        p_REG_INPUTB_RST="RST0",
-        p_REG_OUTPUT_CLK="CLK0",
-        p_REG_OUTPUT_CE="CE0",
-        p_REG_OUTPUT_RST="RST0",
-        p_SOURCEB_MODE="B_SHIFT",
         i_SIGNEDA=C(1),
         i_SIGNEDB=C(1),
         i_SOURCEA=C(0),
         i_SOURCEB=C(0),
         **ports,
     )
-    m.d.comb += product.eq(p)
+    return p.as_signed()

@@ -87,7 +87,7 @@ class OutputWriter(wiring.Component):
             merged_strobe.eq(strobe | (inside << position)),
             end.eq(position + count),
             full.eq(end >= self._config.bus_bytes),
-            span_ends.eq((left_span == count) & (count != 0)),
+            span_ends.eq(((left_span == count) | (left_total == count)) & (count != 0)),
             beats.payload.data.eq(merged),
             beats.payload.strobe.eq(merged_strobe),
         ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import C, Array, Cat, Module, Mux, Signal, signed
-from amaranth.lib import data, memory, stream, wiring
+from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, signed
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .block_memory import BlockMemory
 from .config import CONSTANT_BYTES, CONSTANT_GROUPS, Config
 from .delay import delay
 from .queue import Queue
@@ -115,9 +116,8 @@ class PostProcess(wiring.Component):
             entry.pass_end.eq(last & tag.pass_end),
             entry.count.eq(counts[column_here]),
         ]
-        # Two cycles: the constants' memory and the register behind it.
-        c_entry = delay(m, entry, 2, name="entry", reset_less=False)
-        c_sums = delay(m, self.sums, 2, name="sums")
+        c_entry = delay(m, entry, BlockMemory.latency, name="entry", reset_less=False)
+        c_sums = delay(m, self.sums, BlockMemory.latency, name="sums")
         m.d.comb += self.i.ready.eq(c_entry.valid & c_entry.pass_end)
         outputs = []
         for k in range(config.post_lanes):
@@ -149,24 +149,19 @@ class PostProcess(wiring.Component):
         ]
 
     def _elaborate_constants(self, m, k, place):
-        """Memory with the constants of the k-th lane of each column; return what is at ``place``."""
+        """Build the constants of the k-th lane of each column; return those at ``place``."""
         config = self._config
-        bits = 8 * CONSTANT_BYTES
-        columns = 1 << (config.stages - 1).bit_length()
-        store = memory.Memory(shape=bits, depth=columns * CONSTANT_GROUPS, init=[])
-        m.submodules[f"constants{k}"] = store
-        write, read = store.write_port(), store.read_port()
-        lanes = range(config.out_lanes)
         column_bits = (config.stages - 1).bit_length()
+        m.submodules[f"constants{k}"] = store = BlockMemory(
+            bits=8 * CONSTANT_BYTES, depth=CONSTANT_GROUPS << column_bits
+        )
+        lanes = range(config.out_lanes)
         column = Array(C(lane // config.post_lanes, column_bits) for lane in lanes)
         mine = Array(C(lane % config.post_lanes == k, 1) for lane in lanes)
         m.d.comb += [
-            write.addr.eq(Cat(column[self.constant.lane], self.constant.group)),
-            write.data.eq(self.constant.data),
-            write.en.eq(self.constant_valid & mine[self.constant.lane]),
-            read.addr.eq(place),
-            read.en.eq(1),
+            store.write_address.eq(Cat(column[self.constant.lane], self.constant.group)),
+            store.write_data.eq(self.constant.data),
+            store.write_enable.eq(self.constant_valid & mine[self.constant.lane]),
+            store.read_address.eq(place),
         ]
-        constants = Signal(bits, name=f"constants{k}_out", reset_less=True)
-        m.d.sync += constants.eq(read.data)
-        return constants
+        return store.read_data

@@ -12,7 +12,8 @@ __all__ = ["Queue"]
 class Queue(wiring.Component):
     """Queue with stream ports.
 
-    Latency 1 cycle (2 if ``block_ram``), throughput 1 a cycle, full back-pressure.
+    Latency 1 cycle (2 if ``block_ram`` and deeper than 1), full back-pressure. Throughput 1 a
+    cycle; if ``depth`` is 1, or 2 with ``block_ram``, one every 2 cycles.
 
     Parameters
     ----------

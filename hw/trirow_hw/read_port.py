@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from .axi import AXI4, Burst, Response
 from .queue import Queue
+from .spans import check_power_of_two
 
 __all__ = ["PortError", "ReadPort", "ReadRequest"]
 
@@ -59,6 +60,11 @@ class ReadPort(wiring.Component):
     """
 
     def __init__(self, *, bus_bytes: int, clients: int, outstanding: int = 8):
+        check_power_of_two("bus_bytes", bus_bytes)
+        if clients < 1:
+            raise ValueError(f"clients must be at least 1, not {clients!r}")
+        if outstanding < 4:
+            raise ValueError(f"outstanding must be at least 4, not {outstanding!r}")
         self._bus_bytes = bus_bytes
         self._clients = clients
         self._outstanding = outstanding

@@ -65,8 +65,9 @@ REGISTERS: dict[str, Register] = {
 class Registers(wiring.Component):
     """AXI4-Lite target with the registers of `REGISTERS`.
 
-    One access at a time, 2 cycles from request to answer. Reads of an undefined offset give 0, writes to one
-    or to a read-only register do nothing; both answer OKAY. Byte strobes are honoured.
+    One access at a time, 2 cycles from request to answer. Reads of an undefined offset give 0,
+    writes to one or to a read-only register do nothing; both answer OKAY. Byte strobes are
+    honoured.
 
     Parameters
     ----------

@@ -215,8 +215,8 @@ class Requantiser(wiring.Component):
         shift = side["join"].coarse
         by_4 = Mux(shift[2], wide >> 32, wide)
         by_2 = Mux(shift[1], by_4 >> 16, by_4)
-        # Byte by byte what may be cut off; which bytes are depends on the shift. The last shift by 8
-        # cuts off nothing that counts: with the largest exponent every result is 0.
+        # Byte by byte what may be cut off; which bytes are depends on the shift. The last 8 bits of
+        # the longest shift do not count: with the largest exponent every rounded product is 0.
         tops = [wide[at : at + 8] for at in range(_WINDOW - 1, len(wide), 8)]
         bottoms = [wide[at : at + 8] for at in range(0, _MAX_EXPONENT - _FIRST_EXPONENT - 8, 8)]
 

@@ -8,11 +8,18 @@ from amaranth.lib.wiring import In, Out
 
 from .config import BURST_BYTES
 
-__all__ = ["BurstSplitter", "Spans"]
+__all__ = ["BurstSplitter", "Spans", "check_power_of_two"]
 
 #: A sequence of spans: ``first`` bytes at ``address``, then ``span`` bytes after each ``gap``,
-#: until ``total`` bytes are covered; the last span may be cut short.
+#: until ``total`` bytes are covered; the last span may be cut short. ``first`` is at most
+#: ``total``.
 Spans = data.StructLayout({"address": 32, "total": 32, "first": 32, "span": 32, "gap": 32})
+
+
+def check_power_of_two(name: str, value: int) -> None:
+    """Raise ValueError if a number of bytes is not a power of two from 1 to ``BURST_BYTES``."""
+    if not 1 <= value <= BURST_BYTES or value & (value - 1):
+        raise ValueError(f"{name} must be a power of two from 1 to {BURST_BYTES}, not {value!r}")
 
 
 class BurstSplitter(wiring.Component):
@@ -28,7 +35,7 @@ class BurstSplitter(wiring.Component):
         Bytes of a beat.
     tail_bytes : int or None
         Shorter limit for the bursts among the last ``BURST_BYTES``, so that the end of a transfer
-        does not wait for a long burst to fill. None: no such limit.
+        does not wait for a long burst to fill. A power of two. None: no such limit.
 
     Members
     -------
@@ -47,6 +54,9 @@ class BurstSplitter(wiring.Component):
     """
 
     def __init__(self, *, bus_bytes: int, tail_bytes: int | None = None):
+        check_power_of_two("bus_bytes", bus_bytes)
+        if tail_bytes is not None:
+            check_power_of_two("tail_bytes", tail_bytes)
         self._bus_bytes = bus_bytes
         self._tail_bytes = tail_bytes and max(tail_bytes, bus_bytes)
         beats = range(BURST_BYTES // bus_bytes + 1)

@@ -33,7 +33,8 @@ class Supervisor(wiring.Component):
     """Keep the units in reset except while a run goes on, and end it cleanly, whatever happens.
 
     An error or a reset by the host stops both ports: nothing new is sent, and the machine is busy
-    until what is on the way has come back. Then the next run begins from the reset state, so nothing of an earlier run shows.
+    until what is on the way has come back. The next run begins from the reset state, so nothing of
+    an earlier run shows.
 
     Members
     -------

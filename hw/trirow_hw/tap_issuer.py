@@ -53,9 +53,9 @@ def Mask(config: Config):
 class TapIssuer(wiring.Component):
     """For each pixel, each lane group, each kernel row, each word of the run: issue a tap.
 
-    A tap a cycle without a gap between pixels, groups or rows. It waits for the pixel's features, for its group's
-    weights, and at the end of a group for room behind the array: nothing behind this unit
-    ever waits, so the pipeline has no stall.
+    A tap a cycle without a gap between pixels, groups or rows. It waits for the pixel's features,
+    for its group's weights, and at the end of a group for room behind the array: nothing behind
+    this unit ever waits, so the pipeline has no stall.
 
     Latency to ``read``: 2 cycles. The tap leaves so that it meets its activations in the array.
 
@@ -270,7 +270,6 @@ class TapIssuer(wiring.Component):
 
     def _elaborate_release(self, m, pixel_ends, retiring):
         """Give places back: word by word of the uppermost row, then the rows that retire."""
-        config = self._config
         spec, pixel = self.i.payload, self.pixels.payload
         bank = Signal(range(BANKS))
         freed, pitch = Signal(16), Signal(17)

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .spans import Spans
+from .spans import Spans, check_power_of_two
 
 __all__ = ["Unpacker"]
 
@@ -15,8 +15,9 @@ class Unpacker(wiring.Component):
     """Cut the bytes of spans out of their beats and hand them out in words of any length.
 
     A beat goes through a register that moves its first byte to the front, then into a buffer of
-    ``bus_bytes + word_bytes`` bytes. Latency 2 cycles. Throughput a beat and a word a cycle, whichever
-    is the shorter.
+    ``bus_bytes + word_bytes`` bytes. Latency 2 cycles. Throughput a beat and a word a cycle,
+    whichever is the shorter. Beats are taken while their bytes fit: any that hold less than
+    ``bus_bytes`` together, even if no word is taken.
 
     Parameters
     ----------
@@ -42,6 +43,9 @@ class Unpacker(wiring.Component):
     """
 
     def __init__(self, *, bus_bytes: int, word_bytes: int):
+        check_power_of_two("bus_bytes", bus_bytes)
+        if word_bytes < 1:
+            raise ValueError(f"word_bytes must be at least 1, not {word_bytes!r}")
         self._bus_bytes = bus_bytes
         self._word_bytes = word_bytes
         super().__init__(
@@ -57,8 +61,16 @@ class Unpacker(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        size = self._bus_bytes + self._word_bytes
+        # ``fits``: most bytes that may be in the buffer before these are.
         beat = Signal(
-            data.StructLayout({"data": 8 * self._bus_bytes, "bytes": range(self._bus_bytes + 1)})
+            data.StructLayout(
+                {
+                    "data": 8 * self._bus_bytes,
+                    "bytes": range(self._bus_bytes + 1),
+                    "fits": range(size + 1),
+                }
+            )
         )
         beat_valid, beat_ready = Signal(), Signal()
         self._elaborate_align(m, beat, beat_valid, beat_ready)
@@ -98,6 +110,7 @@ class Unpacker(wiring.Component):
                         beat_valid.eq(1),
                         beat.data.eq(self.i.payload >> (offset << 3)),
                         beat.bytes.eq(count),
+                        beat.fits.eq(self._bus_bytes + self._word_bytes - count),
                         left_total.eq(rest),
                         left_span.eq(left_span - count),
                         offset.eq(0),
@@ -120,7 +133,7 @@ class Unpacker(wiring.Component):
             self.data.eq(buffer),
             left.eq(Mux(self.take, fill - self.want, fill)),
             rest.eq(Mux(self.take, buffer >> (self.want << 3), buffer)),
-            beat_ready.eq(beat_valid & (left <= self._word_bytes)),
+            beat_ready.eq(beat_valid & (left <= beat.fits)),
         ]
         m.d.sync += [buffer.eq(rest), fill.eq(left)]
         with m.If(beat_ready):

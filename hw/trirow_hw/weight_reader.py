@@ -11,7 +11,6 @@ from .fetcher import Fetcher
 from .modular import wrap_add
 from .queue import Queue
 from .read_port import ReadRequest
-from .spans import Spans
 from .unpacker import Unpacker
 
 __all__ = ["ConstantWrite", "WeightChunk", "WeightReader", "WeightWrite"]
@@ -179,6 +178,9 @@ class WeightReader(wiring.Component):
                         groups_left.eq(groups_left - 1),
                         bytes_left.eq(bytes_left - current.group_bytes),
                     ]
+                with m.Else():
+                    # The end of the last group must not wait for the rest of its burst.
+                    m.d.comb += fetcher.starving.eq(1)
         released = Mux(self.release, resident.o.payload.words, 0)
         given = Mux(granted, current.group_words, 0)
         groups_released = Signal(16)

@@ -44,14 +44,14 @@ def Pixel(config: Config):
     ``empty``: every tap is padding. ``rows``: kernel rows inside the map, ``skipped_words``:
     weight words of the rows above it. ``words``: words of the run to be multiplied less one, from
     ``first_word`` of the run on. In the line buffer they begin at ``byte`` of word ``place`` of a
-    row, and the rows are in banks from ``bank`` on, each at ``starts[bank]`` or ``row_pitch`` behind
-    the row before it in the bank. ``mask_low``: bytes at the front of the first word that are
-    padding; ``mask_high``: bytes of the last word before the padding or the end of the run.
+    row, and the rows are in banks from ``bank`` on, each at ``starts[bank]`` or ``row_pitch``
+    behind the row before it in the bank. ``mask_low``: bytes at the front of the first word that
+    are padding; ``mask_high``: bytes of the last word before the padding or the end of the run.
 
     If ``needs``, the pixel can be computed when ``need_words`` words of row ``need_row`` have been
-    loaded. After it, the words below ``keep_from`` of the uppermost row are free (if ``frees``), and
-    at the end of an output row (``row_end``) the first ``retire`` rows are; those must be there by
-    then.
+    loaded. After it, the words below ``keep_from`` of the uppermost row are free (if ``frees``),
+    and at the end of an output row (``row_end``) the first ``retire`` rows are; those must be
+    there by then.
     """
     depth = config.line_bank_words
     return data.StructLayout(

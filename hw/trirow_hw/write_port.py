@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from .axi import AXI4, Burst, Response
 from .queue import Queue
+from .spans import check_power_of_two
 
 __all__ = ["WriteBeat", "WriteError", "WritePort", "WriteRequest"]
 
@@ -39,7 +40,7 @@ class WritePort(wiring.Component):
     bus_bytes : int
         Bytes of a beat.
     outstanding : int
-        Bursts that may be on the way.
+        Bursts that may be on the way, 1 or more.
 
     Members
     -------
@@ -60,6 +61,9 @@ class WritePort(wiring.Component):
     """
 
     def __init__(self, *, bus_bytes: int, outstanding: int = 8):
+        check_power_of_two("bus_bytes", bus_bytes)
+        if outstanding < 1:
+            raise ValueError(f"outstanding must be at least 1, not {outstanding!r}")
         self._bus_bytes = bus_bytes
         self._outstanding = outstanding
         super().__init__(

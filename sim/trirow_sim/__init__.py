@@ -1,0 +1,1 @@
+"""Simulation of the accelerator: engines, memory models, comparison and reports."""

@@ -20,7 +20,7 @@ from trirow_hw.supervisor import COUNTERS
 from trirow_sim.axi import AxiChecker, AxiMaster, AxiSlave
 from trirow_sim.memory import MemoryModel
 
-__all__ = ["Job", "PysimEngine", "RunResult"]
+__all__ = ["Job", "Landing", "PysimEngine", "RunResult"]
 
 CLOCK_PERIOD = 1e-8
 #: Cycles in which the registers must answer.
@@ -55,6 +55,22 @@ class Job:
     reset_at: int | None = None
 
 
+@dataclass(frozen=True)
+class Landing:
+    """The moment in which the outputs of a pass had landed.
+
+    Parameters
+    ----------
+    counters : dict
+        The counters of the accelerator at the end of that cycle, by name.
+    seconds : float
+        Time that the simulation of the run had taken.
+    """
+
+    counters: dict[str, int]
+    seconds: float
+
+
 @dataclass
 class RunResult:
     """How a run ended.
@@ -67,8 +83,8 @@ class RunResult:
         Where the error happened: unit and index of the pass.
     counters : dict
         The counters of the accelerator, by name.
-    landed : list of int
-        Cycle in which the outputs of each pass had landed.
+    landed : list of Landing
+        When the outputs of each pass had landed; the last one has the counters of the whole run.
     seconds : float
         Time that the simulation of this run took.
     """
@@ -77,7 +93,7 @@ class RunResult:
     unit: Unit = Unit.SEQUENCER
     index: int = 0
     counters: dict[str, int] = field(default_factory=dict)
-    landed: list[int] = field(default_factory=list)
+    landed: list[Landing] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -93,7 +109,7 @@ class PysimEngine:
     vcd : path, optional
         Where waveforms of all signals go.
     progress : callable, optional
-        Called now and then with the write beats so far.
+        Called now and then with the bytes written so far.
 
     Raises
     ------
@@ -131,7 +147,9 @@ class PysimEngine:
         )
         self._flags = self._rdata = 0
         self._cycles = self._control = self._interrupt = 0
-        self._landed: list[int] = []
+        self._landed: list[Landing] = []
+        self._began = 0.0
+        self._written = 0
 
     def run(self, jobs: Iterable[Job], *, max_cycles: int = 1 << 62) -> list[RunResult]:
         """Run jobs one after the other on the same accelerator and memory.
@@ -155,20 +173,20 @@ class PysimEngine:
 
         simulator = Simulator(self.accelerator)
         simulator.add_clock(CLOCK_PERIOD)
-        simulator.add_testbench(host)
         with ExitStack() as stack:
             if self._vcd is not None:
                 stack.enter_context(simulator.write_vcd(str(self._vcd)))
+            simulator.add_testbench(host)
             simulator.run()
         return results
 
     async def _run_job(self, ctx: Any, job: Job) -> RunResult:
         result = RunResult()
-        self._landed = result.landed
         for name in ("descriptor", "base", "limit", "watchdog"):
             await self._write(ctx, name, getattr(job, name))
-        began = time.perf_counter()
+        self._began = time.perf_counter()
         await self._write(ctx, "control", _START | _INTERRUPT_ENABLE)
+        self._landed = result.landed  # from here on; the count of the run before is gone by now
         first = self._cycles
         await self._cycle(ctx)
         while not self._interrupt:
@@ -177,8 +195,8 @@ class PysimEngine:
                 await self._write(ctx, "control", _RESET)
                 break
             if self._progress is not None and self._cycles % 256 == 0:
-                self._progress(self.checker.write_beats)
-        result.seconds = time.perf_counter() - began
+                self._progress(self._written)
+        result.seconds = time.perf_counter() - self._began
         error = await self._read(ctx, "error")
         result.error, result.index = ErrorCode(error & 0xFF), error >> 16
         result.unit = Unit(error >> 8 & 0xFF)
@@ -214,7 +232,7 @@ class PysimEngine:
         )
 
     async def _cycle(self, ctx: Any) -> None:
-        """Let a cycle pass: sample what the accelerator drives, step the memory, drive its answer."""
+        """Let a cycle pass: sample what the accelerator drives, step and drive the memory."""
         _, _, flags, read, write, data, strobes = await self._sampler
         master, slave = self._master, self.model.slave
         master.arvalid = flags & 1
@@ -230,10 +248,12 @@ class PysimEngine:
             master.awaddr, master.awlen = write & 0xFFFF_FFFF, write >> 32 & 0xFF
             master.awsize, master.awburst = write >> 40 & 7, write >> 43
         master.wdata, master.wstrb = data, strobes
+        if master.wvalid and slave.wready:
+            self._written += strobes.bit_count()
         self._control = flags >> 6 & 0xF
         self._interrupt = flags >> 10 & 1
         if flags >> 11 > len(self._landed):
-            self._landed.append(ctx.get(self.accelerator.supervisor.counters[0]))
+            self._landed.append(self._landing(ctx))
 
         self.checker.check(master, slave)
         self.model.step(master)
@@ -241,6 +261,12 @@ class PysimEngine:
         self._cycles += 1
         if self._cycles >= self._max_cycles:
             raise TimeoutError(f"the run did not end within {self._max_cycles} cycles")
+
+    def _landing(self, ctx: Any) -> Landing:
+        """Return the counters as they are at the end of the cycle."""
+        counters = zip(COUNTERS, self.accelerator.supervisor.counters, strict=True)
+        values = {name: int(ctx.get(counter)) for name, counter in counters}
+        return Landing(values, time.perf_counter() - self._began)
 
     def _drive(self, ctx: Any, slave: AxiSlave) -> None:
         """Set the memory's side of the bus, as far as it changes."""

@@ -1,0 +1,215 @@
+"""What the commands share: types of their parameters, errors of one line, output."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from rich.console import Console
+
+from trirow_sim.report import write_json
+
+__all__ = [
+    "Assignment",
+    "FailedRun",
+    "InputError",
+    "Numbers",
+    "OutputFile",
+    "Pad",
+    "Pair",
+    "Ratio",
+    "Shape",
+    "console",
+    "json_option",
+    "save_json",
+]
+
+#: Columns of tables that go to a file or a pipe.
+_WIDTH = 110
+
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:  # no generic type before Click 8.4
+    _ParamType = click.ParamType
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class InputError(click.ClickException):
+    """Bad input: a file, a layer or a field that cannot be used. Exit status 2."""
+
+    exit_code = 2
+
+
+class FailedRun(click.ClickException):
+    """A run that ended in an error or does not match. Exit status 1."""
+
+    exit_code = 1
+
+
+def _integers(text: str, separator: str) -> list[int] | None:
+    """Return the integers of a text, at least 0; None if it is something else."""
+    parts = text.strip().lower().split(separator)
+    if all(re.fullmatch("[0-9]{1,9}", part) for part in parts):
+        return [int(part) for part in parts]
+    return None
+
+
+class Shape(_ParamType):
+    """``HxWxC``, each at least 1."""
+
+    name = "HxWxC"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int, int]:
+        """Return (H, W, C)."""
+        extents = _integers(value, "x")
+        if extents is None or len(extents) != 3 or min(extents) < 1:
+            self.fail(
+                f"{value!r} is not rows x columns x channels, each at least 1, such as 28x28x3",
+                param,
+                ctx,
+            )
+        height, width, channels = extents
+        return height, width, channels
+
+
+class Pair(_ParamType):
+    """Two integers of at least 1 with an x between them, or one for both.
+
+    Parameters
+    ----------
+    name : str
+        What help texts call it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return (rows, columns)."""
+        numbers = _integers(value, "x")
+        if numbers is None or len(numbers) > 2 or min(numbers) < 1:
+            self.fail(
+                f"{value!r} is not rows x columns, each at least 1, such as 3x3, nor one number "
+                f"for both",
+                param,
+                ctx,
+            )
+        return numbers[0], numbers[-1]
+
+
+class Pad(_ParamType):
+    """``t,l,b,r``, each at least 0, or one number for all sides."""
+
+    name = "t,l,b,r"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int, int, int]:
+        """Return (top, left, bottom, right)."""
+        numbers = _integers(value, ",")
+        if numbers is None or len(numbers) not in (1, 4):
+            self.fail(
+                f"{value!r} is not top,left,bottom,right, each at least 0, such as 1,1,1,1, nor "
+                f"one number for all sides",
+                param,
+                ctx,
+            )
+        top, left, bottom, right = numbers if len(numbers) == 4 else numbers * 4
+        return top, left, bottom, right
+
+
+class Assignment(_ParamType):
+    """``FIELD=VALUE`` with an integer."""
+
+    name = "FIELD=VALUE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Return (field, value)."""
+        match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(-?[0-9]{1,9})\s*", value)
+        if match is None:
+            self.fail(f"{value!r} is not a field and an integer, such as bus_bytes=8", param, ctx)
+        return match[1], int(match[2])
+
+
+class Ratio(_ParamType):
+    """A number such as ``0.5``, or a quotient such as ``1/255``."""
+
+    name = "NUMBER"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number."""
+        try:
+            above, _, below = value.partition("/")
+            return float(above) / float(below or 1)
+        except (ValueError, ZeroDivisionError):
+            self.fail(f"{value!r} is not a number such as 0.5 or 1/255", param, ctx)
+
+
+class Numbers(_ParamType):
+    """One number, or several with commas between them."""
+
+    name = "NUMBER[,NUMBER...]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        """Return the numbers."""
+        try:
+            return tuple(float(number) for number in value.split(","))
+        except ValueError:
+            self.fail(f"{value!r} is not a number, nor numbers such as 104,117,123", param, ctx)
+
+
+class OutputFile(_ParamType):
+    """A file that will be written, checked before the work begins."""
+
+    name = "FILE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path."""
+        path = Path(value)
+        if path.is_dir():
+            self.fail(f"{path} is a folder; name a file in it", param, ctx)
+        if not path.parent.is_dir():
+            self.fail(f"the folder {path.parent} of {path.name!r} does not exist", param, ctx)
+        if not os.access(path.parent, os.W_OK):
+            self.fail(f"the folder {path.parent} cannot be written to", param, ctx)
+        return path
+
+
+def json_option(text: str) -> Callable[[_Command], _Command]:
+    """Return the option ``--json``; the text says what is written."""
+    return click.option(
+        "--json",
+        "json_file",
+        type=OutputFile(),
+        metavar="FILE",
+        help=f"Also write {text} to this file, as JSON; it is replaced whole.",
+    )
+
+
+def save_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file of JSON; InputError if that fails."""
+    try:
+        write_json(path, content)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def console() -> Console:
+    """Return the console for tables, which is wide enough for them if it is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)

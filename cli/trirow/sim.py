@@ -1,0 +1,452 @@
+"""`trirow sim`: layers in RTL against golden."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+import numpy.typing as npt
+from click.core import ParameterSource
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from trirow.options import (
+    Assignment,
+    FailedRun,
+    InputError,
+    Numbers,
+    OutputFile,
+    Pad,
+    Pair,
+    Ratio,
+    Shape,
+    console,
+    json_option,
+    save_json,
+)
+from trirow_driver.float_network import FloatNetwork, load_npz, quantise_network
+from trirow_driver.layer import ConvLayer
+from trirow_driver.picture import CHANNELS, load_picture
+from trirow_driver.quantise import dequantise, quantise
+from trirow_driver.tiling import UnsupportedError
+from trirow_hw.config import PRESETS, Config
+from trirow_sim.memory import MEMORY_MODELS
+from trirow_sim.simulate import (
+    ENGINES,
+    RunError,
+    Simulation,
+    golden_outputs,
+    random_layer,
+    simulate,
+)
+
+__all__ = ["sim"]
+
+_Int8 = npt.NDArray[np.int8]
+
+#: Options that describe a layer of random numbers, and those that describe a network.
+_RANDOM = ("shape", "out", "kernel", "stride", "pad")
+_NETWORK = ("layer", "image", "input_shape", "mean", "scale", "channels")
+#: Files of other frameworks, which cannot be read so far.
+_FOREIGN = {
+    ".caffemodel": "Caffe",
+    ".prototxt": "Caffe",
+    ".onnx": "ONNX",
+    ".tflite": "TensorFlow Lite",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What is simulated.
+
+    Parameters
+    ----------
+    name : str
+        Name for the report.
+    layers : list of ConvLayer
+    features : int8 array of shape (1, H, W, C)
+    classifies : bool
+        The last layer is the last one of a network.
+    """
+
+    name: str
+    layers: list[ConvLayer]
+    features: _Int8
+    classifies: bool = False
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  trirow sim
+  trirow sim --shape 28x28x3 --out 16 --kernel 3x3 --stride 2 --pad 1
+  trirow sim --shape 6x7x5 --out 9 --kernel 1x1 --config odd --memory random --seed 7
+  trirow sim --config ecp5-85f --set bus_bytes=16 --json result.json
+  trirow sim --vcd waves.vcd
+  trirow sim --model examples/digits/weights.npz --image examples/digits/images/digit_7.png
+""",
+)
+@click.option(
+    "--shape",
+    type=Shape(),
+    metavar="HxWxC",
+    default="8x8x8",
+    show_default=True,
+    help="Random layer: rows, columns and channels of the feature map.",
+)
+@click.option(
+    "--out",
+    type=click.IntRange(1),
+    metavar="K",
+    default=8,
+    show_default=True,
+    help="Random layer: output channels.",
+)
+@click.option(
+    "--kernel",
+    type=Pair("RxS"),
+    metavar="RxS",
+    default="3x3",
+    show_default=True,
+    help="Random layer: rows and columns of the kernel.",
+)
+@click.option(
+    "--stride",
+    type=Pair("N or YxX"),
+    metavar="N|YxX",
+    default="1",
+    show_default=True,
+    help="Random layer: steps in rows and columns.",
+)
+@click.option(
+    "--pad",
+    type=Pad(),
+    metavar="t,l,b,r",
+    show_default="half the kernel",
+    help="Random layer: padding at the top, left, bottom and right; or one number for all sides. "
+    "Half the kernel keeps the size at stride 1.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Of the random layer, and of the memory model 'random'. The same seed gives the same run.",
+)
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    metavar="FILE.npz",
+    help="Network to simulate instead of a random layer: all its layers, each fed with what the "
+    "one before gave. It is quantised first. Needs --image.",
+)
+@click.option("--layer", metavar="NAME", help="Only this layer of the model.")
+@click.option(
+    "--image",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Picture for the model (PNG, JPEG, ...). It is resized to the model's input.",
+)
+@click.option(
+    "--input-shape",
+    type=Shape(),
+    metavar="HxWxC",
+    show_default="the model's, or else the picture's",
+    help="Size to bring the picture to.",
+)
+@click.option(
+    "--mean",
+    type=Numbers(),
+    metavar="NUMBER[,...]",
+    default="0",
+    show_default=True,
+    help="The model gets (byte - mean) * scale for each byte of the picture. One number, or one "
+    "for each channel.",
+)
+@click.option("--scale", type=Ratio(), default="1/255", show_default=True, help="See --mean.")
+@click.option(
+    "--channels",
+    type=click.Choice(list(CHANNELS)),
+    show_default="grey for models of one channel, else rgb",
+    help="Order of the channels that the model expects.",
+)
+@click.option(
+    "--config",
+    "config_name",
+    type=click.Choice(list(PRESETS)),
+    default="tiny",
+    show_default=True,
+    metavar="NAME",
+    help="Size of the accelerator; `trirow configs` lists them.",
+)
+@click.option(
+    "--set",
+    "overrides",
+    type=Assignment(),
+    multiple=True,
+    help="Replace one field of the configuration, such as bus_bytes=8. Can be repeated.",
+)
+@click.option(
+    "--memory",
+    type=click.Choice(list(MEMORY_MODELS)),
+    default="ddr",
+    show_default=True,
+    help="Model of the memory that the accelerator reads and writes.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", *ENGINES]),
+    default="auto",
+    show_default=True,
+    help="Simulator. pysim needs no compiler and does about a thousand cycles a second.",
+)
+@click.option("--vcd", type=OutputFile(), help="Write waveforms of all signals to this file.")
+@click.option(
+    "--clock-mhz",
+    type=Ratio(),
+    metavar="MHZ",
+    default="100",
+    show_default=True,
+    help="Clock for which milliseconds are given.",
+)
+@json_option("cycles, bytes and matches of each layer")
+@click.pass_context
+def sim(
+    ctx: click.Context,
+    shape: tuple[int, int, int],
+    out: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    pad: tuple[int, int, int, int] | None,
+    seed: int,
+    model: Path | None,
+    layer: str | None,
+    image: Path | None,
+    input_shape: tuple[int, int, int] | None,
+    mean: tuple[float, ...],
+    scale: float,
+    channels: str | None,
+    config_name: str,
+    overrides: Sequence[tuple[str, int]],
+    memory: str,
+    engine: str,
+    vcd: Path | None,
+    clock_mhz: float,
+    json_file: Path | None,
+) -> None:
+    """Run layers on the accelerator in simulation, and compare every byte with golden.
+
+    Golden is the plain numpy model of the same arithmetic. Without options this is one small
+    convolution of random numbers. The table says for each layer how many clock cycles it took,
+    which share of them the multipliers were busy, and whether what was written equals golden.
+
+    \b
+    Exit status: 0 if every byte matched, 1 on a mismatch or a failed run,
+    2 on bad usage or input.
+    """  # noqa: D301
+    _check_combination(ctx, model, image)
+    if vcd is not None and vcd == json_file:
+        raise click.UsageError("--vcd and --json must be two files.")
+    if not 0 < clock_mhz < float("inf"):
+        raise click.BadParameter("must be finite and above 0", param_hint="'--clock-mhz'")
+    config = _configuration(config_name, overrides)
+    if model is None:
+        work = _random(shape, out, kernel, stride, pad, seed)
+    else:
+        assert image is not None
+        network = _load(model)
+        values = _picture(network, image, input_shape, mean, scale, channels)
+        work = _network(model, network, values, layer)
+    run = _simulate(work, config, memory, seed, engine, vcd, clock_mhz)
+    _show(run, work, vcd)
+    if json_file is not None:
+        save_json(json_file, run.report.to_dict())
+    if not run.ok:
+        raise FailedRun(_mismatch(run))
+
+
+def _check_combination(ctx: click.Context, model: Path | None, image: Path | None) -> None:
+    """Refuse options that would have no effect."""
+    idle = _NETWORK if model is None else _RANDOM
+    for name in idle:
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(
+                f"{option} needs --model."
+                if model is None
+                else f"{option} describes a random layer and does not go with --model."
+            )
+    if model is not None and image is None:
+        raise click.UsageError("--model needs --image.")
+
+
+def _configuration(name: str, overrides: Sequence[tuple[str, int]]) -> Config:
+    try:
+        return PRESETS[name].override(**dict(overrides))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--set'") from error
+
+
+def _random(
+    shape: tuple[int, int, int],
+    out: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    pad: tuple[int, int, int, int] | None,
+    seed: int,
+) -> _Work:
+    if pad is None:
+        rows, columns = (extent - 1 for extent in kernel)
+        pad = (rows // 2, columns // 2, rows - rows // 2, columns - columns // 2)
+    try:
+        layer, features = random_layer(*shape, out, kernel, stride, pad, seed)
+    except ValueError as error:
+        raise InputError(f"layer 'random': {error}; change --shape, --kernel or --pad") from error
+    return _Work("random", [layer], features)
+
+
+def _load(path: Path) -> FloatNetwork:
+    foreign = _FOREIGN.get(path.suffix.lower())
+    if foreign is not None:
+        raise InputError(
+            f"{path}: networks of {foreign} cannot be read so far; --model takes Trirow's own .npz"
+        )
+    try:
+        return load_npz(path)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _picture(
+    network: FloatNetwork,
+    path: Path,
+    shape: tuple[int, int, int] | None,
+    mean: tuple[float, ...],
+    scale: float,
+    channels: str | None,
+) -> npt.NDArray[np.float32]:
+    """Return the picture as the network's input."""
+    first = network.layers[0]
+    wanted = int(first.weights.shape[3])
+    channels = channels or ("grey" if wanted == 1 else "rgb")
+    if CHANNELS[channels] != wanted:
+        raise InputError(
+            f"layer {first.name!r} takes {wanted} channels, and a picture as {channels} has "
+            f"{CHANNELS[channels]}; change --channels or the model"
+        )
+    shape = shape or network.input_shape
+    if shape is not None and shape[2] != wanted:
+        raise InputError(
+            f"layer {first.name!r} takes {wanted} channels, not the {shape[2]} of --input-shape"
+        )
+    try:
+        return load_picture(path, shape and shape[:2], channels=channels, mean=mean, scale=scale)
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _network(
+    path: Path, network: FloatNetwork, values: npt.NDArray[np.float32], name: str | None
+) -> _Work:
+    """Return the layers of a network, or one with the feature map that golden gives it."""
+    names = [layer.name for layer in network.layers]
+    if name is not None and name not in names:
+        raise InputError(f"{path}: has no layer {name!r}; --layer is one of {', '.join(names)}")
+    try:
+        layers = quantise_network(network)
+        features = quantise(values, layers[0].input)
+        if name is not None:
+            index = names.index(name)
+            for layer in layers[:index]:
+                features = golden_outputs([layer], features)[0]
+            layers = [layers[index]]
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
+    return _Work(path.stem, layers, features, layers[-1].name == names[-1])
+
+
+def _simulate(
+    work: _Work,
+    config: Config,
+    memory: str,
+    seed: int,
+    engine: str,
+    vcd: Path | None,
+    clock_mhz: float,
+) -> Simulation:
+    try:
+        with _progress() as progress:
+            return simulate(
+                work.layers,
+                work.features,
+                config,
+                memory=memory,
+                seed=seed,
+                engine="pysim" if engine == "auto" else engine,
+                vcd=vcd,
+                progress=progress,
+                clock_mhz=clock_mhz,
+                name=work.name,
+            )
+    except RunError as error:
+        raise FailedRun(str(error)) from error
+    except UnsupportedError as error:
+        advice = "; choose a larger --config, or more with --set" if "buffer" in str(error) else ""
+        raise InputError(f"{error}{advice}") from error
+    except ValueError as error:
+        advice = "; give a larger --input-shape" if "is empty" in str(error) else ""
+        raise InputError(f"{error}{advice}") from error
+    except OSError as error:
+        raise InputError(f"{vcd}: cannot be written: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise InputError("the layers do not fit this machine's memory; use smaller ones") from error
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """Give what shows the progress of a simulation on a terminal, and None elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("simulating"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda written, total: bar.update(task, completed=written, total=total)
+
+
+def _show(run: Simulation, work: _Work, vcd: Path | None) -> None:
+    """Print what came out of a run."""
+    out = console()
+    out.print(run.report.table())
+    for line in run.report.lines():
+        out.print(line, soft_wrap=True)
+    if run.ok:
+        out.print("Every output equals golden, and no other byte of the memory changed.")
+    if vcd is not None:
+        out.print(f"Waveforms: {vcd}", markup=False, soft_wrap=True)
+    last = run.outputs[-1]
+    if work.classifies and last.shape[1:3] == (1, 1) and last.shape[3] > 1:
+        scores = dequantise(last[0, 0, 0], work.layers[-1].output)
+        best, second = np.argsort(-scores, kind="stable")[:2]
+        out.print(
+            f"The network says: class {best} (score {scores[best]:.2f}; next is class {second} "
+            f"with {scores[second]:.2f})."
+        )
+
+
+def _mismatch(run: Simulation) -> str:
+    """Return one line about the first mismatch and the first stray byte."""
+    lines = run.comparison.lines()
+    return lines[0] if len(lines) == 1 or not run.comparison.strays else f"{lines[0]}; {lines[-1]}"

@@ -1,0 +1,104 @@
+"""Check what Yosys makes of the ``ecp5-85f`` core, and how fast its datapath can be clocked.
+
+``python -m trirow_hw.synthesis.check FOLDER`` writes netlists and logs to the folder, prints the
+figures, and exits with status 1 if a limit is missed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+from ..accelerator import Accelerator
+from ..config import CONSTANT_BYTES, CONSTANT_GROUPS, PRESETS, Config
+from .datapath import Datapath
+from .nextpnr import route_ecp5
+from .yosys import BLOCK_RAM_BITS, synthesise_ecp5
+
+__all__ = ["check_cells", "main"]
+
+CONFIG = "ecp5-85f"
+#: Multiplier blocks of one requantiser: its product is 33 x 24 bits.
+REQUANTISER_BLOCKS = 4
+#: Most cells of the whole core: growth shows here first. The device has 83,640 LUTs and registers.
+LIMITS = {"LUT4": 20_000, "TRELLIS_FF": 18_000, "DP16KD": 140}
+#: Most LUT RAM, in cells of 64 bits: command queues are in it, no buffer is.
+LUT_RAM_CELLS = 700
+TARGET_MHZ = 100.0
+LEAST_MHZ = 90.0
+
+
+def check_cells(cells: Counter[str], registered: int, config: Config) -> list[str]:
+    """Return what is wrong with the cells of a core, a line each; nothing if all is well.
+
+    Parameters
+    ----------
+    cells : Counter
+        Cells by type.
+    registered : int
+        Multiplier blocks that use their own output registers: those of the array.
+    config : Config
+    """
+    wrong = []
+    if registered != config.multipliers:
+        wrong.append(f"the array is in {registered} multiplier blocks, not {config.multipliers}")
+    others = cells["MULT18X18D"] - registered
+    if others != REQUANTISER_BLOCKS * config.post_lanes:
+        wrong.append(
+            f"{others} multiplier blocks besides the array, not "
+            f"{REQUANTISER_BLOCKS * config.post_lanes} for the requantisers"
+        )
+    buffers = config.line_buffer_bytes + config.weight_buffer_bytes
+    constants = CONSTANT_BYTES * config.out_lanes * CONSTANT_GROUPS
+    least = -(-8 * (buffers + constants) // BLOCK_RAM_BITS)
+    if cells["DP16KD"] < least:
+        wrong.append(f"{cells['DP16KD']} block RAMs cannot hold the buffers, which need {least}")
+    if cells["TRELLIS_DPR16X4"] > LUT_RAM_CELLS:
+        wrong.append(f"{cells['TRELLIS_DPR16X4']} cells of LUT RAM, more than {LUT_RAM_CELLS}")
+    for name, limit in LIMITS.items():
+        if cells[name] > limit:
+            wrong.append(f"{cells[name]} {name}, more than {limit}")
+    return wrong
+
+
+def _registered_multipliers(netlist: Path, name: str) -> int:
+    cells = json.loads(netlist.read_text())["modules"][name]["cells"].values()
+    return sum(
+        cell["type"] == "MULT18X18D" and cell["parameters"].get("REG_OUTPUT_CLK") == "CLK0"
+        for cell in cells
+    )
+
+
+def main(folder: Path) -> int:
+    """Synthesise, route, print, and return the exit status."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = PRESETS[CONFIG]
+    began = time.perf_counter()
+    core = synthesise_ecp5(Accelerator(config=config), folder, name="core")
+    registered = _registered_multipliers(core.path, "core")
+    wrong = check_cells(core.cells, registered, config)
+    print(f"Core {CONFIG} after Yosys, {time.perf_counter() - began:.0f} s:")
+    print(f"  MULT18X18D       {core.cells['MULT18X18D']:6d}, {registered} of them the array")
+    for name in ("LUT4", "CCU2C", "TRELLIS_FF", "DP16KD", "TRELLIS_DPR16X4"):
+        print(f"  {name:15s}  {core.cells[name]:6d}")
+
+    began = time.perf_counter()
+    datapath = synthesise_ecp5(Datapath(config=config), folder, name="datapath")
+    print("Placing and routing line buffer and array (some minutes) ...", flush=True)
+    routed = route_ecp5(datapath.path, target_mhz=TARGET_MHZ)
+    print(f"Line buffer and array routed, {time.perf_counter() - began:.0f} s, {routed.tool}:")
+    print(f"  {routed.fmax_mhz:.1f} MHz on ECP5-85F, speed grade 6; the slowest path:")
+    print(*(f"    {line}" for line in routed.path), sep="\n")
+    if routed.fmax_mhz < LEAST_MHZ:
+        wrong.append(f"{routed.fmax_mhz:.1f} MHz, less than {LEAST_MHZ}")
+
+    for line in wrong:
+        print(f"WRONG: {line}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1] if len(sys.argv) > 1 else "build/synth")))

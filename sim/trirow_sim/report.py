@@ -1,0 +1,306 @@
+"""What a run took, for machines (JSON) and for people (a table)."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+__all__ = ["KEYS", "STALLS", "LayerReport", "NetworkReport", "replacing", "write_json"]
+
+#: Keys of a layer in JSON, in this order. A network has them too, and two more.
+KEYS = (
+    "name",
+    "match",
+    "mismatches",
+    "outputs",
+    "cycles",
+    "macs",
+    "multipliers",
+    "utilisation",
+    "bytes_read",
+    "bytes_written",
+    "macs_useful",
+    "bytes_ideal",
+    "stalls",
+    "place",
+    "engine",
+    "config",
+    "memory",
+    "seconds",
+    "cycles_per_second",
+)
+
+#: Causes of the cycles in which the array waits.
+STALLS = ("features", "weights", "output", "dependency")
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One layer of a run.
+
+    Parameters
+    ----------
+    name : str
+        Name of the layer.
+    match : bool
+        Whether every output byte is what golden has.
+    mismatches, outputs : int
+        Output bytes that differ, and all of them.
+    cycles : int
+        Clock cycles from the completion of the layer before (of the first layer: from the start of
+        the run) to its own.
+    macs, macs_useful : int
+        Multiplications with and without those that take padding.
+    multipliers : int
+        Multipliers of the array.
+    bytes_read, bytes_written : int
+        Beats on the bus in those cycles, times the width of the bus.
+    bytes_ideal : int
+        Each byte of input, weights, constants and output once.
+    stalls : dict
+        Cycles in which the array waited, by cause: `STALLS`.
+    place : str
+        Where it was computed: ``rtl`` or ``host``.
+    engine, config, memory : str
+        Simulator, configuration and memory model.
+    seconds : float
+        Time that the simulation of these cycles took.
+    in_shape, out_shape : (int, int, int)
+        Feature map and output (H, W, C), for the table.
+    kernel, stride : (int, int)
+        Rows and columns, for the table.
+    """
+
+    name: str
+    match: bool
+    mismatches: int
+    outputs: int
+    cycles: int
+    macs: int
+    macs_useful: int
+    multipliers: int
+    bytes_read: int
+    bytes_written: int
+    bytes_ideal: int
+    stalls: Mapping[str, int]
+    engine: str
+    config: str
+    memory: str
+    seconds: float
+    in_shape: tuple[int, int, int]
+    out_shape: tuple[int, int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int] = (1, 1)
+    place: str = "rtl"
+
+    @property
+    def utilisation(self) -> float:
+        """Multiplications per cycle and multiplier; skipped padding can take it above 1."""
+        return _ratio(self.macs, self.cycles * self.multipliers)
+
+    @property
+    def cycles_per_second(self) -> float:
+        """Cycles that were simulated in a second."""
+        return _ratio(self.cycles, self.seconds)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the layer for JSON."""
+        return {key: getattr(self, key) for key in KEYS} | {"stalls": dict(self.stalls)}
+
+
+@dataclass(frozen=True)
+class NetworkReport:
+    """A run of one or more layers.
+
+    Parameters
+    ----------
+    layers : tuple of LayerReport
+        In order, all of the same run.
+    clock_mhz : float
+        Clock that `milliseconds` is for.
+    name : str
+        Name of the network.
+    strays : int
+        Bytes outside the outputs that changed; with any, the network does not match.
+
+    Raises
+    ------
+    ValueError
+        If there is no layer, or the clock is not above 0.
+    """
+
+    layers: tuple[LayerReport, ...]
+    clock_mhz: float = 100.0
+    name: str = "network"
+    strays: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.layers:
+            raise ValueError("a report needs at least one layer")
+        if not 0 < self.clock_mhz < float("inf"):
+            raise ValueError(f"clock_mhz must be finite and above 0, not {self.clock_mhz!r}")
+
+    @property
+    def match(self) -> bool:
+        """Whether all layers match and no other byte changed."""
+        return self.strays == 0 and all(layer.match for layer in self.layers)
+
+    @property
+    def cycles(self) -> int:
+        """Clock cycles of all layers."""
+        return self._sum("cycles")
+
+    @property
+    def milliseconds(self) -> float:
+        """Time of the run at `clock_mhz`."""
+        return self.cycles / self.clock_mhz / 1000
+
+    @property
+    def utilisation(self) -> float:
+        """Multiplications per cycle and multiplier."""
+        return _ratio(self._sum("macs"), self.cycles * self.layers[0].multipliers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return layers and network for JSON: ``{"layers": [...], "network": {...}}``."""
+        seconds = sum(layer.seconds for layer in self.layers)
+        network: dict[str, Any] = {
+            "name": self.name,
+            "match": self.match,
+            "multipliers": self.layers[0].multipliers,
+            "utilisation": self.utilisation,
+            "stalls": {
+                cause: sum(layer.stalls[cause] for layer in self.layers) for cause in STALLS
+            },
+            **{key: self._common(key) for key in ("place", "engine", "config", "memory")},
+            "seconds": seconds,
+            "cycles_per_second": _ratio(self.cycles, seconds),
+        }
+        network = {key: network[key] if key in network else self._sum(key) for key in KEYS}
+        network |= {"clock_mhz": self.clock_mhz, "milliseconds": self.milliseconds}
+        return {"layers": [layer.to_dict() for layer in self.layers], "network": network}
+
+    def table(self) -> Table:
+        """Return the layers as a table for people."""
+        table = Table(box=box.SIMPLE_HEAD, show_footer=len(self.layers) > 1, pad_edge=False)
+        table.add_column("layer", "all layers", no_wrap=True)
+        table.add_column("input", no_wrap=True)
+        table.add_column("output", no_wrap=True)
+        table.add_column("kernel", no_wrap=True)
+        table.add_column("cycles", f"{self.cycles:,}", justify="right", no_wrap=True)
+        table.add_column("utilisation", f"{self.utilisation:.1%}", justify="right", no_wrap=True)
+        table.add_column("against golden", self._verdict(), no_wrap=True)
+        for layer in self.layers:
+            stride = "" if layer.stride == (1, 1) else f" stride {_stride(layer.stride)}"
+            table.add_row(
+                Text(layer.name),
+                _by(layer.in_shape),
+                _by(layer.out_shape),
+                _by(layer.kernel) + stride,
+                f"{layer.cycles:,}",
+                f"{layer.utilisation:.1%}",
+                _agreement(layer.mismatches, layer.outputs),
+            )
+        return table
+
+    def lines(self) -> list[str]:
+        """Return what the table does not show, as sentences for people."""
+        first = self.layers[0]
+        network = self.to_dict()["network"]
+        moved = network["bytes_read"] + network["bytes_written"]
+        waits = ", ".join(
+            f"for {_WAITS[cause]} in {cycles:,} cycles"
+            for cause, cycles in network["stalls"].items()
+            if cycles
+        )
+        lines = [
+            f"{self.cycles:,} clock cycles take {self.milliseconds:.3f} ms at "
+            f"{self.clock_mhz:g} MHz (configuration {first.config}, {first.multipliers} "
+            f"multipliers; memory model {first.memory}).",
+            f"The multipliers waited {waits}." if waits else "The multipliers never waited.",
+            f"{network['bytes_read']:,} bytes were read and {network['bytes_written']:,} written: "
+            f"{_ratio(moved, network['bytes_ideal']):.2f} times the least possible.",
+        ]
+        if any(layer.utilisation > 1 for layer in self.layers):
+            lines.append(
+                "Utilisation can exceed 100 %: multiplications with padding count, but are skipped."
+            )
+        return lines
+
+    def _sum(self, key: str) -> int:
+        return sum(getattr(layer, key) for layer in self.layers)
+
+    def _common(self, key: str) -> str:
+        """Return what all layers have, or each value once."""
+        return "+".join(dict.fromkeys(getattr(layer, key) for layer in self.layers))
+
+    def _verdict(self) -> str:
+        return _agreement(self._sum("mismatches"), self._sum("outputs"))
+
+
+_WAITS = {
+    "features": "features",
+    "weights": "weights",
+    "output": "room for outputs",
+    "dependency": "the layer before",
+}
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give a temporary path, and rename the file written there to `path` at the end.
+
+    If the block raises, the temporary file is removed and a file at `path` stays as it was. What
+    is no file, such as a terminal, is written to directly.
+    """
+    target = Path(path)
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    target = target.resolve()
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
+    """Write a file of JSON, which appears whole or not at all.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
+
+
+def _by(extents: Sequence[int]) -> str:
+    return "x".join(str(extent) for extent in extents)
+
+
+def _stride(stride: tuple[int, int]) -> str:
+    return str(stride[0]) if stride[0] == stride[1] else _by(stride)
+
+
+def _agreement(mismatches: int, outputs: int) -> str:
+    if mismatches:
+        return f"[bold red]{mismatches:,} of {outputs:,} differ[/]"
+    return f"[green]all {outputs:,} equal[/]"

@@ -1,0 +1,158 @@
+# amaranth: UnusedElaboratable=no
+"""The bytes of spans, cut out of their beats."""
+
+import random
+
+import pytest
+
+from trirow_hw.unpacker import Unpacker
+from trirow_sim.stream_kit import run, send, span_beats, stalls
+
+SIZES = [(2, 2), (4, 3), (4, 4), (8, 3), (8, 8), (4, 16), (16, 4), (64, 8)]
+
+
+def random_spans(rng, bus_bytes):
+    span = rng.choice([1, 2, 3, bus_bytes, 2 * bus_bytes + 1, rng.randint(1, 60)])
+    total = min(400, rng.choice([1, 2, 5]) * span + rng.randint(0, span))
+    return {
+        "address": rng.randint(0, 1 << 20),
+        "total": total,
+        "first": min(total, rng.choice([span, rng.randint(1, 2 * span)])),
+        "span": span,
+        "gap": rng.choice([0, 0, 1, bus_bytes - 1, bus_bytes, rng.randint(0, 99)]),
+    }
+
+
+def beats_of(rng, sequences, bus_bytes):
+    """Return the beats of sequences of spans, and the bytes of the spans in them."""
+    beats, inside = [], bytearray()
+    for spans in sequences:
+        for _, offset, count in span_beats(spans, bus_bytes):
+            beat = rng.randbytes(bus_bytes)
+            beats.append(int.from_bytes(beat, "little"))
+            inside += beat[offset : offset + count]
+    return beats, bytes(inside)
+
+
+def unpack(dut, sequences, beats, wants, *, spans_stall=None, i_stall=None, stall=None):
+    """Take words of the given lengths; return their bytes and the cycles simulated."""
+    taken = bytearray()
+
+    async def spans_sender(ctx):
+        await send(ctx, dut.spans, sequences, spans_stall)
+
+    async def beats_sender(ctx):
+        await send(ctx, dut.i, beats, i_stall)
+
+    async def taker(ctx):
+        held = stalls(stall)
+        for want in wants:
+            ctx.set(dut.want, want)
+            before = None
+            while True:
+                valid = ctx.get(dut.valid)
+                word = ctx.get(dut.data) & ((1 << 8 * want) - 1)
+                # While as many are wanted, what is there stays.
+                assert before is None or (valid and word == before)
+                before = word if valid else None
+                take = valid and not next(held)
+                ctx.set(dut.take, take)
+                await ctx.tick()
+                if take:
+                    taken.extend(word.to_bytes(want, "little"))
+                    break
+            ctx.set(dut.take, 0)
+
+    cycles = run(dut, spans_sender, beats_sender, taker, max_cycles=20_000)
+    return bytes(taken), cycles
+
+
+def random_wants(rng, total, word_bytes):
+    wants = []
+    while total:
+        wants.append(min(total, rng.choice([1, word_bytes, rng.randint(1, word_bytes)])))
+        total -= wants[-1]
+    return wants
+
+
+@pytest.mark.parametrize(("bus_bytes", "word_bytes"), SIZES)
+@pytest.mark.parametrize(
+    "stall_seeds",
+    [(None, None, None), (1, None, None), (None, 2, None), (None, None, 3), (4, 5, 6)],
+)
+def test_random_spans_and_words(bus_bytes, word_bytes, stall_seeds):
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
+    rng = random.Random(bus_bytes * 100 + word_bytes)
+    sequences = [random_spans(rng, bus_bytes) for _ in range(8)]
+    beats, expected = beats_of(rng, sequences, bus_bytes)
+    wants = random_wants(rng, len(expected), word_bytes)
+    spans_stall, i_stall, stall = stall_seeds
+    taken, _ = unpack(
+        dut, sequences, beats, wants, spans_stall=spans_stall, i_stall=i_stall, stall=stall
+    )
+    assert taken == expected
+
+
+@pytest.mark.parametrize(("bus_bytes", "word_bytes"), [(2, 3), (4, 4), (8, 3)])
+def test_every_first_and_last_byte_of_the_bus(bus_bytes, word_bytes):
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
+    rng = random.Random(1)
+    sequences = [
+        {"address": offset, "total": 2 * length, "first": length, "span": length, "gap": gap}
+        for offset in range(bus_bytes)
+        for length in range(1, 2 * bus_bytes + 1)
+        for gap in (0, 1)
+    ]
+    beats, expected = beats_of(rng, sequences, bus_bytes)
+    wants = random_wants(rng, len(expected), word_bytes)
+    taken, _ = unpack(dut, sequences, beats, wants)
+    assert taken == expected
+
+
+@pytest.mark.parametrize(("bus_bytes", "word_bytes"), SIZES)
+@pytest.mark.parametrize("offset", [0, 1])
+def test_throughput(bus_bytes, word_bytes, offset):
+    """A beat and a word a cycle, whichever is the shorter."""
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
+    total = 60 * word_bytes
+    spans = {"address": offset, "total": total, "first": total, "span": 1, "gap": 0}
+    beats, expected = beats_of(random.Random(1), [spans], bus_bytes)
+    taken, cycles = unpack(dut, [spans], beats, [word_bytes] * 60)
+    assert taken == expected
+    assert cycles <= max(60, len(beats)) + 5
+
+
+@pytest.mark.parametrize(("bus_bytes", "word_bytes"), [*SIZES, (16, 3), (32, 4), (128, 2)])
+@pytest.mark.parametrize("span", [1, 2, 3, 5])
+def test_bytes_of_less_than_a_beat_never_wait(bus_bytes, word_bytes, span):
+    """Beats that hold up to ``bus_bytes - 1`` bytes together are taken, even if no word is.
+
+    A fetcher may ask for as many bytes beyond the room that was granted.
+    """
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
+    total = bus_bytes - 1
+    span = min(span, total)
+    spans = {"address": 0, "total": total, "first": span, "span": span, "gap": bus_bytes}
+    beats, _ = beats_of(random.Random(1), [spans], bus_bytes)
+
+    async def spans_sender(ctx):
+        await send(ctx, dut.spans, [spans])
+
+    async def beats_sender(ctx):
+        ctx.set(dut.want, word_bytes)
+        await send(ctx, dut.i, beats)
+
+    run(dut, spans_sender, beats_sender, max_cycles=500)
+
+
+@pytest.mark.parametrize("value", [0, -4, 3, 12, 1024])
+def test_wrong_bus_bytes(value):
+    text = rf"^bus_bytes must be a power of two from 1 to 512, not {value}$"
+    with pytest.raises(ValueError, match=text):
+        Unpacker(bus_bytes=value, word_bytes=4)
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_wrong_word_bytes(value):
+    with pytest.raises(ValueError, match=rf"^word_bytes must be at least 1, not {value}$"):
+        Unpacker(bus_bytes=4, word_bytes=value)
