@@ -139,6 +139,11 @@ def pass_fields(
         "low": layer.low,
         "high": layer.high,
     }
+    if rows_fetched == 0:
+        # Every window lies in the padding; a pass has features all the same, if only one byte.
+        fields |= dict.fromkeys(("in_bytes", "in_first", "in_span"), 1)
+        fields |= dict.fromkeys(("rows", "row_words", "row_tail", "row_bytes"), 1)
+        fields["row_pitch"] = 2 % config.line_bank_words
     try:
         pack_descriptor(fields)
         # The window's left edge is kept in 16 bits and a sign.
@@ -155,8 +160,7 @@ def _fetched_rows(
     """Return the first row that is fetched, the rows of the first span, and all of them.
 
     Rows that no window covers are left out, so with a stride larger than the kernel the rows of
-    each window are a span of their own. Where every window lies in the padding, one row is fetched
-    all the same: a pass is never without features.
+    each window are a span of their own. Where every window lies in the padding, there are none.
     """
     covered = [
         (max(0, y * stride - top), min(height, y * stride - top + kernel_rows))
@@ -164,7 +168,7 @@ def _fetched_rows(
     ]
     covered = [(begin, end) for begin, end in covered if end > begin]
     if not covered:
-        return 0, 1, 1
+        return 0, 0, 0
     first = covered[0][0]
     if stride <= kernel_rows:
         rows = covered[-1][1] - first

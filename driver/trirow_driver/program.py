@@ -67,12 +67,12 @@ class Step:
         (rows, columns), (sy, sx), pad = self.layer.kernel, self.layer.stride, self.layer.pad
         down = taps(self.in_shape[0], self.out_shape[0], rows, sy, pad[0])
         across = taps(self.in_shape[1], self.out_shape[1], columns, sx, pad[1])
-        return down * across * self.layer.in_channels * self.layer.out_channels
+        return int(down * across * self.layer.in_channels * self.layer.out_channels)
 
     @property
     def bytes_ideal(self) -> int:
         """Bytes of input, weights, constants and output, each once."""
-        constants = CONSTANT_BYTES * self.layer.out_channels
+        constants: int = CONSTANT_BYTES * self.layer.out_channels
         feature_maps = int(np.prod(self.in_shape)) + int(np.prod(self.out_shape))
         return feature_maps + int(self.layer.weights.size) + constants
 
@@ -109,7 +109,7 @@ def pack_layers(
         Feature map of the first layer.
     config : Config
     base : int
-        Address at which the image will be loaded; a multiple of the bus.
+        Address at which the image will be loaded; a multiple of 128, as descriptors must be.
 
     Returns
     -------
@@ -129,7 +129,9 @@ def pack_layers(
             f"{features.shape}"
         )
     steps = _steps(layers, features.shape[1:], config)
-    builder = ImageBuilder(config.bus_bytes, base)
+    builder = ImageBuilder(
+        config.bus_bytes, base, alignment=max(config.bus_bytes, DESCRIPTOR_BYTES)
+    )
     passes = sum(step.passes for step in steps)
     builder.add(DESCRIPTORS, "descriptors", size=passes * DESCRIPTOR_BYTES)
     for step in steps:

@@ -15,7 +15,8 @@ class BlockMemory(wiring.Component):
     """One write port, one read port, contents undefined at first.
 
     Read latency ``latency`` cycles, throughput a read and a write a cycle. A read sees what was
-    written in earlier cycles.
+    written in earlier cycles; one that meets a write to its word must not be used. Yosys is told
+    so (``no_rw_check``), else it would put a multiplexer between the memory and its register.
 
     On ECP5 it is built of slices so narrow that a block RAM is as deep as the memory (Lattice
     FPGA-TN-02204, ECP5 Memory Usage Guide: 512 x 36 bits to 8192 x 2 bits): a memory of several
@@ -61,16 +62,22 @@ class BlockMemory(wiring.Component):
         register = Signal(self._bits, reset_less=True)
         for low in range(0, self._bits, width):
             part = slice(low, min(low + width, self._bits))
-            store = memory.Memory(shape=part.stop - part.start, depth=self._depth, init=[])
+            store = memory.Memory(
+                shape=part.stop - part.start,
+                depth=self._depth,
+                init=[],
+                attrs={"no_rw_check": True},
+            )
             m.submodules += store
-            write, read = store.write_port(), store.read_port()
+            write, read = store.write_port(), store.read_port(domain="comb")
             m.d.comb += [
                 write.addr.eq(self.write_address),
                 write.data.eq(self.write_data[part]),
                 write.en.eq(self.write_enable),
                 read.addr.eq(self.read_address),
-                read.en.eq(1),
             ]
-            m.d.sync += register[part].eq(read.data)
+            # Yosys makes this register the memory's own, and only then heeds the attribute.
+            data = Signal(part.stop - part.start, reset_less=True)
+            m.d.sync += [data.eq(read.data), register[part].eq(data)]
         m.d.comb += self.read_data.eq(register)
         return m

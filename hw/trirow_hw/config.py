@@ -75,8 +75,8 @@ class Config:
     def __post_init__(self) -> None:
         self._check_range("in_lanes", 2, 64)
         self._check_range("out_lanes", 1, 128)
-        self._check_range("post_lanes", 1, min(self.out_lanes, self.bus_bytes))
         self._check_range("bus_bytes", 2, 128)
+        self._check_range("post_lanes", 1, min(self.out_lanes, self.bus_bytes))
         if not _is_power_of_two(self.bus_bytes):
             raise ValueError(f"bus_bytes must be a power of two, not {self.bus_bytes}")
         # Two words for the run at any byte offset, two for the one that is loaded meanwhile.

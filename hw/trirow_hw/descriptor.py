@@ -40,7 +40,7 @@ FIELDS: list[tuple[str, object, str]] = [
     ("version", unsigned(8), "layout of the descriptor"),
     ("op", unsigned(8), "operation"),
     ("check", unsigned(16), "makes the exclusive or of all 16-bit units CHECK"),
-    ("next", unsigned(32), "address of the next descriptor"),
+    ("next", unsigned(32), "address of the next descriptor, a multiple of 128"),
     ("last", unsigned(8), "1: the chain ends here"),
     ("wait", unsigned(8), "1: read features only once all earlier outputs have landed"),
     ("kernel_rows", unsigned(8), "R"),
@@ -104,7 +104,8 @@ def pack_descriptor(values: Mapping[str, int]) -> bytes:
     Parameters
     ----------
     values : mapping of str to int
-        Every field but ``version``, ``check`` and the reserved ones.
+        Every field but ``version``, ``check`` and the reserved ones, which may be left out. A
+        ``check`` is replaced by the right one.
 
     Returns
     -------
@@ -116,7 +117,7 @@ def pack_descriptor(values: Mapping[str, int]) -> bytes:
     ValueError
         If a field is unknown, is missing, or does not fit; the text names it and its range.
     """
-    filled = {"version": VERSION, "check": 0, "reserved": 0, "reserved_post": 0, **values}
+    filled = {"version": VERSION, "reserved": 0, "reserved_post": 0, **values, "check": 0}
     unknown = set(filled) - {name for name, _, _ in FIELDS}
     if unknown:
         raise ValueError(f"unknown descriptor fields: {', '.join(sorted(unknown))}")

@@ -46,6 +46,7 @@ class Sequencer(wiring.Component):
     start : In(1)
         Strobe: begin with the descriptor at ``first``.
     first : In(32)
+        A multiple of ``DESCRIPTOR_BYTES``, so that a descriptor never crosses 4 KB.
     request : Out(stream.Signature(ReadRequest)), answer : In(stream.Signature(8 * bus_bytes))
         To and from the read port.
     features, weights, window, issue, post, output : Out(stream.Signature(...))
@@ -98,6 +99,8 @@ class Sequencer(wiring.Component):
                 m.d.sync += address.eq(self.first)
                 with m.If(self.start):
                     m.next = "REQUEST"
+                    with m.If(self.first % DESCRIPTOR_BYTES != 0):
+                        m.next = "BAD"
 
             with m.State("REQUEST"):
                 m.d.comb += self.request.valid.eq(1)
@@ -219,7 +222,7 @@ class Sequencer(wiring.Component):
         ]
         bad = [(fields[name] < low) | (fields[name] > high) for name, (low, high) in ranges.items()]
         bad += [fields[name] == 0 for name in not_zero]
-        misaligned = fields.next % self._config.bus_bytes
+        misaligned = fields.next % DESCRIPTOR_BYTES
         flags = Signal(len(bad) + 1)
         m.d.sync += flags.eq(Cat(*bad, misaligned != 0))
         return flags.any()

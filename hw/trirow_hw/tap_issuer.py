@@ -81,8 +81,9 @@ class TapIssuer(wiring.Component):
     tag : Out(GroupTag), tag_valid : Out(1)
         Strobe at the last tap of a group.
     release : Out(Release), release_valid : Out(1)
-        Places of the line buffer that are free now. They are read 3 cycles after that at the
-        latest, and written 5 cycles after at the earliest.
+        Places of the line buffer that are free now. The memory reads them for the last time 2
+        cycles after this strobe, and the feature reader writes them 3 cycles after at the
+        earliest.
     active : Out(16)
         Index of the pass in the array.
     issued : Out(1)

@@ -270,7 +270,10 @@ class Window(wiring.Component):
             m.d.comb += pixel.mask_high.eq(tail_inside)
         with m.Elif((words_inside == spec.run_words) & (tail_inside < spec.run_tail)):
             m.d.comb += pixel.mask_high.eq(tail_inside)
-        outside = run_end <= pixel.first_word
+        # Nothing is left where the run ends in front of the row, be it within a word.
+        outside = (run_end <= pixel.first_word) | (
+            (run_end - pixel.first_word == 1) & (pixel.mask_low >= pixel.mask_high)
+        )
         needed = Signal(signed(18))
         m.d.comb += [
             pixel.empty.eq(outside | (pixel.rows == 0)),

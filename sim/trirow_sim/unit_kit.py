@@ -136,12 +136,13 @@ def random_geometry(
         if generator.random() < 0.5:
             kernel = min(kernel[0], 4), min(kernel[1], 4)
         most = generator.choice([0, 1, 3, MAX_KERNEL + 3])
+        pad = [generator.randint(0, most) for _ in range(4)]
         height, width = generator.randint(1, 9), generator.randint(1, 9)
         layer = empty_layer(
             kernel,
             generator.choice([1, 1, 2, 3, 13]),
             stride=(generator.randint(1, MAX_STRIDE), generator.randint(1, MAX_STRIDE)),
-            pad=tuple(generator.randint(0, most) for _ in range(4)),
+            pad=(pad[0], pad[1], pad[2], pad[3]),
         )
         try:
             rows, columns = layer.output_shape(height, width)
@@ -248,7 +249,9 @@ class WindowModel:
             ]
             for y in range(out_rows)
         ]
-        fetched = sorted({row for window in windows for row in window}) or [0]
+        fetched = sorted({row for window in windows for row in window})
+        if not fetched:  # one byte stands for the feature map that no window touches
+            fetched, row_words = [0], 1
         last_use = {row: y for y, window in enumerate(windows) for row in window}
         places = self._place_rows(len(fetched), (row_words + 1) // 2 * 2, depth)
 

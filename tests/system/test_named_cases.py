@@ -1,0 +1,371 @@
+"""Cases at the edges of what the units do, each by name."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from trirow_driver.layer import ConvLayer
+from trirow_driver.program import pack_layers
+from trirow_driver.quantise import Quantisation
+from trirow_driver.tiling import UnsupportedError, tile
+from trirow_hw.config import PRESETS
+from trirow_hw.errors import ErrorCode
+from trirow_sim.memory import MEMORY_MODELS, Memory, make_memory
+from trirow_sim.pysim import Job, PysimEngine
+
+from .kit import BASE, ODD, TINY, Bench, Link, golden, lay_out, make_layer, make_map, single
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20)
+
+
+def run(rng, shape, config=TINY, memory="random", *, options=None, **layer):
+    """Run one layer on a feature map of the shape (H, W, C)."""
+    conv = make_layer(rng, channels=shape[2], **layer)
+    case = single(conv, make_map(rng, *shape), config, **options or {})
+    return Bench(config, memory).run([case])[0]
+
+
+# Shapes
+
+
+def test_output_of_one_pixel(rng):
+    run(rng, (3, 3, 5), kernel=(3, 3))
+    run(rng, (1, 1, 1), kernel=(1, 1), filters=1)
+
+
+def test_input_smaller_than_the_kernel(rng):
+    run(rng, (2, 3, 4), kernel=(5, 7), pad=(2, 3, 2, 3))
+
+
+def test_padding_wider_than_the_kernel(rng):
+    run(rng, (4, 3, 3), ODD, kernel=(3, 2), pad=(5, 4, 6, 7), zero_in=-77)
+
+
+def test_windows_that_all_lie_in_the_padding(rng):
+    run(rng, (2, 2, 3), kernel=(1, 1), stride=(4, 4), pad=(1, 1, 0, 0))
+    run(rng, (1, 1, 3), kernel=(2, 2), stride=(4, 4), pad=(6, 6, 0, 0), filters=10)
+
+
+@pytest.mark.parametrize("stride", [(4, 1), (1, 4), (3, 4), (4, 3)])
+def test_stride_larger_than_the_kernel(rng, stride):
+    run(rng, (10, 11, 5), kernel=(2, 2), stride=stride, pad=(1, 0, 1, 2))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 13])
+@pytest.mark.parametrize("filters", [1, 10, 17])
+def test_channels_that_fill_no_lanes(rng, channels, filters):
+    run(rng, (5, 6, channels), kernel=(3, 2), filters=filters, pad=(1, 1, 1, 0))
+
+
+def test_rows_shorter_than_a_word(rng):
+    config = PRESETS["ecp5-85f"]
+    run(rng, (20, 2, 3), config, kernel=(3, 2), filters=18)
+    run(rng, (9, 1, 1), config, kernel=(3, 1), filters=2)
+    run(rng, (9, 1, 1), config, kernel=(1, 1), filters=2, stride=(2, 1))
+
+
+def test_largest_kernel_with_largest_strides(rng):
+    run(rng, (14, 13, 2), kernel=(11, 11), stride=(4, 3), filters=5, pad=(2, 5, 1, 0))
+
+
+# Places in memory
+
+
+@pytest.mark.parametrize("place", [0, 1, 3, 7, 31])
+def test_regions_that_are_not_multiples_of_the_bus(rng, place):
+    config = TINY.override(bus_bytes=8)
+    layer = make_layer(rng, channels=3, filters=7)
+    options = {"in_place": place, "out_place": 63 - place}
+    Bench(config).run([single(layer, make_map(rng, 4, 5, 3), config, **options)])
+
+
+def test_outputs_that_share_a_beat(rng):
+    config = TINY.override(bus_bytes=32)
+    run(rng, (3, 5, 4), config, filters=9, options={"per_chunk": 4, "out_place": 29})
+
+
+@pytest.mark.parametrize("memory", ["ideal", "random"])
+def test_bursts_that_meet_a_4_kb_boundary(rng, memory):
+    """The input, the weights and the output each lie across a multiple of 4096."""
+    layer = make_layer(rng, kernel=(3, 3), channels=12, filters=16)
+    features = make_map(rng, 6, 6, 12)
+    starts = range(BASE, BASE + 4096, 64)
+    crossed = set()
+    cases = []
+    for start in starts:
+        case = lay_out([Link(layer, features)], TINY, start=start)
+        field = case.fields[0]
+        spans = {
+            "input": (field["in_address"], field["in_bytes"]),
+            "weights": (field["weight_address"], field["weight_bytes"]),
+            "output": (field["out_address"], field["out_bytes"]),
+        }
+        new = {name for name, (at, size) in spans.items() if at // 4096 != (at + size - 1) // 4096}
+        if not new <= crossed:
+            crossed |= new
+            cases.append(case)
+    assert crossed == {"input", "weights", "output"}
+    Bench(TINY.override(bus_bytes=8), memory).run(cases)
+
+
+@pytest.mark.parametrize("base", [0xFC0, 0xFFC])
+def test_descriptors_across_a_4_kb_boundary(rng, base):
+    """An image may lie at any multiple of the bus."""
+    features = make_map(rng, 3, 3, 4)
+    layer = make_layer(rng, filters=8)
+    program = pack_layers([layer], features, TINY, base=base)
+    image = program.image
+    memory = Memory(len(image.data), base=base)
+    memory.write(base, image.data)
+    engine = PysimEngine(TINY, make_memory("ideal", memory, TINY.bus_bytes))
+    job = Job(image.address("descriptors"), base, base + len(image.data), watchdog=2000)
+    assert engine.run([job], max_cycles=50_000)[0].error == ErrorCode.NONE
+    expected = golden(layer, features)
+    assert memory.read(image.address("blob.conv"), expected.size) == expected.tobytes()
+
+
+# Buffers
+
+
+def test_weight_buffer_is_full_while_features_wait_behind_it(rng):
+    """Chunks that fill the buffer, with rows to fetch before the first of them is done."""
+    config = TINY.override(weight_buffer_bytes=16 * 36, line_buffer_bytes=600)
+    options = {"per_chunk": 4}
+    run(rng, (12, 6, 16), config, "nngen", filters=12, options=options)
+
+
+def test_weight_buffer_of_one_group(rng):
+    config = TINY.override(weight_buffer_bytes=16 * 18)
+    result = run(rng, (5, 5, 8), config, filters=11)
+    assert result.counters["stall_weights"] > 0
+
+
+@pytest.mark.parametrize("memory", ["ideal", "random"])
+@pytest.mark.parametrize("line_buffer_bytes", [96, 168, 192])
+def test_line_buffer_that_is_full_nearly_always(rng, memory, line_buffer_bytes):
+    """Rows arrive faster than they are used, so each waits for the places of an earlier one."""
+    config = TINY.override(line_buffer_bytes=line_buffer_bytes)
+    run(rng, (40, 1, 4), config, memory, kernel=(1, 1), filters=20)
+    run(rng, (30, 3, 4), config, memory, kernel=(3, 3), filters=12, pad=(1, 1, 1, 1))
+
+
+@pytest.mark.parametrize("bus_bytes", [4, 16, 128])
+def test_short_rows_with_gaps_and_two_chunks(rng, bus_bytes):
+    """Rows of one byte: many lie beyond the room that there is, each in a beat of its own."""
+    config = TINY.override(line_buffer_bytes=100, bus_bytes=bus_bytes, weight_buffer_bytes=256)
+    options = {"per_chunk": 32}
+    run(rng, (60, 1, 1), config, kernel=(1, 1), stride=(2, 1), filters=64, options=options)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("line_buffer_bytes", [336, 360])
+def test_rows_longer_than_a_bank(rng, stride, line_buffer_bytes):
+    """Kernels of one row stream: places are taken and freed word by word."""
+    config = TINY.override(line_buffer_bytes=line_buffer_bytes)
+    assert config.line_bank_words * config.in_lanes < 40 * 5
+    kernel, strides = (1, 3), (stride, stride)
+    run(rng, (5, 40, 5), config, kernel=kernel, stride=strides, pad=(1, 2, 0, 1), filters=6)
+    run(rng, (5, 40, 5), config, "ideal", kernel=kernel, stride=strides, filters=6)
+
+
+def test_stride_frees_words_that_are_not_there_yet(rng):
+    """Behind a pixel in the padding, words of a row are free before the row is asked for."""
+    config = TINY.override(line_buffer_bytes=3000)
+    first = make_layer(rng, "first", kernel=(1, 1), filters=240, zero_out=-5)
+    second = make_layer(
+        rng, "second", kernel=(1, 1), channels=240, stride=(1, 4), pad=(0, 3, 0, 0), zero_in=-5
+    )
+    chain = [Link(first, make_map(rng, 1, 4, 4)), Link(second, 0)]
+    Bench(config, "ideal").run([lay_out(chain, config)])
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 7])
+def test_line_buffer_that_fits_exactly(rng, rows):
+    width, channels = 6, 5
+    layer = make_layer(rng, "exact", kernel=(rows, 3), channels=channels)
+    pitch = -(-width * channels // (2 * TINY.in_lanes)) * 2
+    size = 3 * -(-rows // 3) * pitch * TINY.in_lanes
+    config = TINY.override(line_buffer_bytes=size)
+    features = make_map(rng, 9, width, channels)
+    Bench(config).run([single(layer, features, config)])
+
+    one_less = config.override(line_buffer_bytes=size - 6 * TINY.in_lanes)
+    with pytest.raises(UnsupportedError) as refusal:
+        tile(layer, 9, width, one_less)
+    assert str(refusal.value) == (
+        f"layer 'exact': {rows} rows of 6x5 take {size} bytes of the line buffer, which has "
+        f"{size - 24} (configuration 'tiny')"
+    )
+
+
+def test_many_chunks_give_the_same_bytes_as_one(rng):
+    layer = make_layer(rng, channels=9, filters=23, pad=(1, 1, 1, 1))
+    features = make_map(rng, 5, 6, 9)
+    found = []
+    for size in (16 * 1024, 16 * 54, 16 * 21):
+        config = TINY.override(weight_buffer_bytes=size)
+        found.append(len(tile(layer, 5, 6, config).chunks))
+        Bench(config).run([single(layer, features, config)])
+    assert found[0] == 1
+    assert found[2] == 6
+
+
+# Runs one after the other
+
+
+def test_different_jobs_back_to_back(rng):
+    small = make_layer(rng, kernel=(1, 1), channels=3, filters=5, zero_in=127, zero_out=-128)
+    large = make_layer(rng, kernel=(3, 5), channels=8, filters=11, stride=(2, 1), low=0, high=50)
+    cases = [
+        single(small, make_map(rng, 4, 5, 3), ODD, seed=1),
+        single(large, make_map(rng, 7, 8, 8), ODD, seed=2, per_chunk=5),
+        single(small, make_map(rng, 3, 9, 3), ODD, seed=3),
+    ]
+    Bench(ODD).run(cases)
+
+
+def test_same_job_twice(rng):
+    layer = make_layer(rng, channels=6, filters=9)
+    first = single(layer, make_map(rng, 6, 6, 6), TINY)
+    other = single(layer, make_map(rng, 6, 6, 6), TINY)
+    results = Bench(TINY, "ideal").run([first, first, other, first])
+    assert results[0].counters == results[1].counters == results[3].counters
+
+
+def test_reset_in_the_middle(rng):
+    """The run after a reset is right, whenever the reset came."""
+    layer = make_layer(rng, channels=8, filters=9, pad=(1, 1, 1, 1))
+    case = single(layer, make_map(rng, 5, 6, 8), TINY, per_chunk=4)
+    reset = (ErrorCode.NONE, None, None)
+    steps = []
+    for cycle in (1, 5, 14, 40, 77, 150, 301, 502, 703, 904, 1105):
+        steps += [(case, replace(case.job, reset_at=cycle), reset), (case, case.job, None)]
+    Bench(TINY).run_steps(steps)
+
+
+# Values
+
+
+@pytest.mark.parametrize("zero_in", [-128, 127])
+@pytest.mark.parametrize("zero_out", [-128, 127])
+def test_zero_points_at_the_ends(rng, zero_in, zero_out):
+    run(rng, (4, 5, 3), zero_in=zero_in, zero_out=zero_out, pad=(1, 1, 1, 1), filters=5)
+
+
+def test_clip_bounds(rng):
+    run(rng, (4, 5, 3), ODD, zero_out=-10, low=-10, high=20, filters=6)
+    run(rng, (4, 5, 3), ODD, low=7, high=7, filters=6)
+
+
+def constant_layer(biases, multipliers, zero_out=0):
+    """Return a 1x1 layer of one channel whose sums are the input plus the biases."""
+    filters = len(biases)
+    return ConvLayer(
+        "values",
+        np.ones((filters, 1, 1, 1), np.int8),
+        np.array(biases, np.int32),
+        np.array(multipliers, np.float32),
+        (1, 1),
+        (0, 0, 0, 0),
+        Quantisation(0.1, 0),
+        Quantisation(0.1, zero_out),
+    )
+
+
+ALL_VALUES = np.arange(-128, 128, dtype=np.int8).reshape(1, 16, 16, 1)
+
+
+def test_accumulators_near_and_beyond_2_to_24():
+    """Beyond 2^24, accumulators are rounded to float32 before they are multiplied."""
+    biases = [s * (2**k + d) for k in (24, 25, 26, 30) for s in (1, -1) for d in (-1, 0, 1)]
+    multipliers = [100 / abs(bias) for bias in biases]
+    Bench(TINY, "ideal").run([single(constant_layer(biases, multipliers), ALL_VALUES, TINY)])
+
+
+def test_requantisation_at_ties():
+    """Products that are halves exactly, and one step of float32 beside them."""
+    halves = [0.5, 0.25, 0.125, 1.5, 2.5, 0.0625]
+    around = [np.nextafter(np.float32(h), np.float32(to)) for h in halves for to in (0, 9)]
+    multipliers = [*halves, *around]
+    biases = [(-1) ** k * (k % 4) for k in range(len(multipliers))]
+    layer = constant_layer(biases, multipliers, zero_out=-3)
+    Bench(ODD, "ideal").run([single(layer, ALL_VALUES, ODD)])
+
+
+def test_extreme_multipliers():
+    multipliers = [0, 1e-45, 1e-30, 1, 1e9, 3e38]
+    layer = constant_layer([0, 5, -5, 0, 0, -1], multipliers, zero_out=4)
+    Bench(TINY, "ideal").run([single(layer, ALL_VALUES, TINY)])
+
+
+def test_largest_sums(rng):
+    """Every product has the largest size there is, and all have the same sign."""
+    shape = (3, 5, 5, 40)
+    layer = replace(
+        make_layer(rng, kernel=(5, 5), channels=40, filters=3, zero_in=127),
+        weights=np.full(shape, -128, np.int8),
+        bias=np.array([0, 2**30, -(2**30)], np.int32),
+        multiplier=np.array([4e-6, 1e-7, 1e-7], np.float32),
+    )
+    features = np.full((1, 6, 5, 40), -128, np.int8)
+    config = TINY.override(weight_buffer_bytes=16 * 1024)
+    Bench(config, "ideal").run([single(layer, features, config)])
+
+
+# Chains
+
+
+@pytest.mark.parametrize("per_chunk", [None, 4])
+@pytest.mark.parametrize("memory", ["ddr", "random"])
+def test_chain_of_layers(rng, memory, per_chunk):
+    """Each layer reads what the one before has only just written."""
+    first = make_layer(rng, "first", channels=3, filters=9, pad=(1, 1, 1, 1))
+    second = make_layer(rng, "second", kernel=(1, 1), channels=9, filters=10, zero_in=-5)
+    third = make_layer(
+        rng, "third", kernel=(3, 2), channels=10, filters=6, zero_in=-5, stride=(2, 1)
+    )
+    chain = [
+        Link(first, make_map(rng, 6, 5, 3), per_chunk),
+        Link(second, 0, per_chunk),
+        Link(third, 1, per_chunk),
+    ]
+    case = lay_out(chain, TINY)
+    assert len(case.fields) == (3 if per_chunk is None else 8)
+    Bench(TINY, memory).run([case])
+
+
+@pytest.mark.parametrize("config", [TINY, ODD], ids=lambda config: config.name)
+def test_independent_layers_in_one_chain(rng, config):
+    """Passes that overlap, each with zero points, bounds, kernel and rows of its own."""
+    chain = [
+        Link(make_layer(rng, "a", channels=3, filters=9, zero_out=100), make_map(rng, 5, 5, 3)),
+        Link(
+            make_layer(rng, "b", kernel=(1, 1), channels=1, filters=1, zero_in=-128, low=0),
+            make_map(rng, 1, 1, 1),
+        ),
+        Link(
+            make_layer(rng, "c", kernel=(2, 5), channels=7, filters=6, zero_in=127, high=-20),
+            make_map(rng, 4, 9, 7),
+        ),
+        Link(make_layer(rng, "d", kernel=(1, 1), channels=2, filters=2), make_map(rng, 2, 3, 2)),
+        Link(make_layer(rng, "e", channels=5, filters=4, pad=(2, 2, 2, 2)), make_map(rng, 3, 3, 5)),
+    ]
+    Bench(config).run([lay_out(chain, config)])
+
+
+@pytest.mark.parametrize("memory", list(MEMORY_MODELS))
+def test_memory_models(rng, memory):
+    layer = make_layer(rng, channels=7, filters=10, pad=(1, 1, 1, 1), stride=(1, 2))
+    case = single(layer, make_map(rng, 7, 8, 7), ODD, per_chunk=5)
+    Bench(ODD, memory).run([case])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_memory_gives_the_same_bytes_with_any_seed(rng, seed):
+    layer = make_layer(rng, channels=4, filters=6, kernel=(2, 2))
+    case = single(layer, make_map(rng, 5, 6, 4), TINY)
+    Bench(TINY, "random", seed).run([case])
