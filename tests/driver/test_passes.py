@@ -143,9 +143,7 @@ def test_second_chunk_of_a_layer_by_hand():
     """Stride 4 with a kernel of 2 rows: rows 1, 2 and 5, 6 of 8 are read; channels 5 to 7 of 8."""
     layer = make((8, 2, 1, 3), stride=(4, 2), pad=(3, 0, 0, 0))
     assert layer.output_shape(8, 5) == (3, 3)
-    fields = fields_of(
-        layer, 8, 5, Chunk(5, 3), ODD, wait=True, last=False, next_address=0x5000
-    )
+    fields = fields_of(layer, 8, 5, Chunk(5, 3), ODD, wait=True, last=False, next_address=0x5000)
     # Windows begin at rows -3, 1 and 5. The first has none of the map.
     expected = {
         "next": 0x5000,
