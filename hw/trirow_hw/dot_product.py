@@ -11,7 +11,7 @@ from . import multiplier
 __all__ = ["DotProduct", "dot_product_latency"]
 
 #: Terms that are added between two registers.
-ADD_TERMS = 4
+ADD_TERMS = 2
 
 
 def dot_product_latency(lanes: int) -> int:
@@ -25,8 +25,8 @@ def dot_product_latency(lanes: int) -> int:
 class DotProduct(wiring.Component):
     """``sum(a[k] * b[k])``, exact.
 
-    Latency: the multiplier's, and a register for each level of a tree that adds four terms a
-    level. Throughput one a cycle, no back-pressure.
+    Latency: the multiplier's, and a cycle for each level of a tree of adders with two inputs,
+    each with a register. Throughput one a cycle, no back-pressure.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ __all__ = ["OutputSpans", "OutputWriter"]
 OutputSpans = data.StructLayout({"spans": Spans, "index": 16})
 
 #: Bursts among the last bytes of a pass are not longer, so that the last one goes out soon.
-TAIL_BYTES = 128
+TAIL_BEATS = 8
 
 
 class OutputWriter(wiring.Component):
@@ -153,7 +153,7 @@ class OutputWriter(wiring.Component):
         """Request a burst when its beats are in the queue and not promised to another."""
         config = self._config
         m.submodules.splitter = splitter = BurstSplitter(
-            bus_bytes=config.bus_bytes, tail_bytes=TAIL_BYTES
+            bus_bytes=config.bus_bytes, tail_bytes=TAIL_BEATS * config.bus_bytes
         )
         available = Signal(range(2 * config.burst_beats + 2))
         busy = Signal()

@@ -84,7 +84,7 @@ def test_chain_of_descriptors():
         assert fields["weight_address"] == image.address(f"weights.{step.layer.name}.{k}")
 
 
-@pytest.mark.parametrize("base", [0, 0x8000, 0xFC0])
+@pytest.mark.parametrize("base", [0, 0x8000, 0xF80])
 def test_no_descriptor_crosses_4_kb(base):
     """It is read in one burst."""
     program = pack_layers(two_layers(), features(5, 6, 20), TINY, base=base)

@@ -73,7 +73,7 @@ def test_constants_limit_a_chunk_too():
 
 
 def test_one_group_that_fits_exactly():
-    # 16 rows x 4 columns... 2 rows of 512 bytes are 256 words.
+    # 2 rows of 512 bytes are 256 words.
     assert tile(make((4, 2, 1, 512)), 2, 1, TINY.override(line_buffer_bytes=1 << 14)).chunks == (
         Chunk(0, 4),
     )
@@ -82,13 +82,6 @@ def test_one_group_that_fits_exactly():
 def test_tiling_is_reproducible():
     layer = make((300, 3, 3, 20))
     assert tile(layer, 6, 6, TINY) == tile(layer, 6, 6, TINY)
-
-
-def test_small_map_prefers_few_chunks_or_overlap():
-    """Whatever is chosen is not worse than one lane group a chunk."""
-    layer = make((64, 3, 3, 28))
-    tiling = tile(layer, 5, 5, TINY)
-    assert len(tiling.chunks) <= 16
 
 
 # Refusals
@@ -107,15 +100,14 @@ def test_stride_too_large():
 def test_rows_that_do_not_fit_the_line_buffer():
     # 1,024 bytes a bank; kernels of 4 to 6 rows need two rows in each.
     assert tile(make((1, 3, 3, 16)), 9, 64, TINY)
-    text = "3 rows of 65x16 take 3144 bytes of the line buffer, which has 3072"
+    text = "3 rows of 65x16 take 3120 bytes of the line buffer, which has 3072"
     refused(make((1, 3, 3, 16)), 9, 65, TINY, f"{text} (configuration 'tiny')")
     assert tile(make((1, 4, 3, 16)), 9, 32, TINY)
-    text = "4 rows of 33x16 take 3216 bytes of the line buffer, which has 3072"
+    text = "4 rows of 33x16 take 3168 bytes of the line buffer, which has 3072"
     refused(make((1, 4, 3, 16)), 9, 33, TINY, f"{text} (configuration 'tiny')")
 
 
 def test_filters_that_do_not_fit_the_weight_buffer():
-    assert tile(make((1, 1, 1, 1020)), 1, 1, TINY)
     text = "a lane group of 4 filters of 2x1x600 takes 4800 bytes of the weight buffer, which has"
     config = TINY.override(line_buffer_bytes=1 << 15)
     refused(make((1, 2, 1, 600)), 2, 1, config, f"{text} 4096 (configuration 'tiny')")

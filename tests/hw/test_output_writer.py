@@ -5,7 +5,7 @@ import random
 import pytest
 
 from trirow_hw.config import BURST_BYTES, PRESETS
-from trirow_hw.output_writer import TAIL_BYTES, OutputWriter
+from trirow_hw.output_writer import TAIL_BEATS, OutputWriter
 from trirow_sim.stream_kit import collect, run, send, span_beats, span_pieces
 
 CONFIGS = {
@@ -73,7 +73,7 @@ def expected_beats(config, passes, data):
 def expected_requests(config, passes):
     """Return address, beats, index and last of all bursts."""
     requests = []
-    tail_bytes = max(TAIL_BYTES, config.bus_bytes)
+    tail_bytes = TAIL_BEATS * config.bus_bytes
     for index, spans in enumerate(passes):
         left = spans["total"]
         for address, length in span_pieces(spans):
@@ -221,7 +221,7 @@ def test_throughput(config, offset):
     spans = contiguous(64 + offset, 100 * config.post_lanes)
     cycles = write(config, [spans], [config.post_lanes] * 100)
     # The last bursts leave, of at most 128 bytes each.
-    tail = max(TAIL_BYTES, config.bus_bytes) // config.bus_bytes
+    tail = TAIL_BEATS
     assert cycles <= 100 + tail + 20
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from trirow_hw.descriptor import DESCRIPTOR_BYTES, pack_descriptor
 from trirow_hw.errors import ErrorCode
 from trirow_sim.memory import Memory, MemoryModel, make_memory
 from trirow_sim.pysim import Job, PysimEngine, RunResult
+
+TINY, ODD = PRESETS["tiny"], PRESETS["odd"]
 
 BASE = 0x1000
 MEMORY_BYTES = 1 << 18
@@ -90,14 +92,7 @@ def cut(tiling: Tiling, channels: int, per_chunk: int) -> Tiling:
     chunks = tuple(
         Chunk(first, min(per_chunk, channels - first)) for first in range(0, channels, per_chunk)
     )
-    return Tiling(
-        chunks,
-        tiling.run_words,
-        tiling.group_words,
-        tiling.row_words,
-        tiling.row_pitch,
-        tiling.cycles,
-    )
+    return replace(tiling, chunks=chunks)
 
 
 @dataclass
@@ -305,10 +300,12 @@ class Bench:
     Parameters
     ----------
     config : Config
-    memory : str or MemoryModel
-        Name of a memory model, or one made of ``Bench.storage``.
+    memory : str
+        Name of a memory model.
     seed : int
         Of the memory model.
+    model : MemoryModel, optional
+        To be used instead, on the bytes of ``storage``.
     """
 
     config: Config
@@ -321,11 +318,11 @@ class Bench:
         self.storage = Memory(MEMORY_BYTES, base=BASE)
 
     def make_model(self) -> MemoryModel:
-        """Return the memory model; tests that want a faulty one override it."""
+        """Return a new memory model."""
         return make_memory(self.memory, self.storage, self.config.bus_bytes, self.seed)
 
     def engine(self) -> PysimEngine:
-        """Return a new engine on a new model."""
+        """Return a new engine."""
         return PysimEngine(self.config, self.model or self.make_model())
 
     def run(self, cases: Iterable[Case], *, max_cycles: int = 400_000) -> list[RunResult]:
@@ -410,10 +407,6 @@ def check_ended(case: Case, result: RunResult, found: bytes, expected: tuple, wh
 def _differences(found: bytes, wanted: bytes) -> list[int]:
     a, b = (np.frombuffer(data, np.uint8) for data in (found, wanted))
     return [BASE + int(k) for k in np.nonzero(a != b)[0]]
-
-
-#: Memory that stops and comes back, and so on, is wrapped by the tests themselves.
-TINY, ODD = PRESETS["tiny"], PRESETS["odd"]
 
 
 def random_case(config: Config, seed: int, *, cycles: int = 6000) -> Case:

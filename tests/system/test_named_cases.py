@@ -56,20 +56,29 @@ def test_stride_larger_than_the_kernel(rng, stride):
 
 
 @pytest.mark.parametrize("channels", [1, 3, 13])
-@pytest.mark.parametrize("filters", [1, 10, 17])
-def test_channels_that_fill_no_lanes(rng, channels, filters):
-    run(rng, (5, 6, channels), kernel=(3, 2), filters=filters, pad=(1, 1, 1, 0))
+def test_channels_that_fill_no_lanes(rng, channels):
+    layers = [
+        make_layer(rng, kernel=(3, 2), channels=channels, filters=filters, pad=(1, 1, 1, 0))
+        for filters in (1, 10, 17)
+    ]
+    Bench(TINY).run([single(layer, make_map(rng, 3, 4, channels), TINY) for layer in layers])
 
 
 def test_rows_shorter_than_a_word(rng):
     config = PRESETS["ecp5-85f"]
-    run(rng, (20, 2, 3), config, kernel=(3, 2), filters=18)
-    run(rng, (9, 1, 1), config, kernel=(3, 1), filters=2)
-    run(rng, (9, 1, 1), config, kernel=(1, 1), filters=2, stride=(2, 1))
+    layers = [
+        (make_layer(rng, kernel=(3, 2), channels=3, filters=18), make_map(rng, 14, 2, 3)),
+        (make_layer(rng, kernel=(3, 1), channels=1, filters=2), make_map(rng, 9, 1, 1)),
+        (
+            make_layer(rng, kernel=(1, 1), channels=1, filters=2, stride=(2, 1)),
+            make_map(rng, 9, 1, 1),
+        ),
+    ]
+    Bench(config).run([single(layer, features, config) for layer, features in layers])
 
 
 def test_largest_kernel_with_largest_strides(rng):
-    run(rng, (14, 13, 2), kernel=(11, 11), stride=(4, 3), filters=5, pad=(2, 5, 1, 0))
+    run(rng, (13, 11, 2), kernel=(11, 11), stride=(4, 3), filters=5, pad=(2, 5, 1, 0))
 
 
 # Places in memory
@@ -91,8 +100,8 @@ def test_outputs_that_share_a_beat(rng):
 @pytest.mark.parametrize("memory", ["ideal", "random"])
 def test_bursts_that_meet_a_4_kb_boundary(rng, memory):
     """The input, the weights and the output each lie across a multiple of 4096."""
-    layer = make_layer(rng, kernel=(3, 3), channels=12, filters=16)
-    features = make_map(rng, 6, 6, 12)
+    layer = make_layer(rng, kernel=(3, 3), channels=12, filters=12)
+    features = make_map(rng, 5, 5, 12)
     starts = range(BASE, BASE + 4096, 64)
     crossed = set()
     cases = []
@@ -112,16 +121,18 @@ def test_bursts_that_meet_a_4_kb_boundary(rng, memory):
     Bench(TINY.override(bus_bytes=8), memory).run(cases)
 
 
-@pytest.mark.parametrize("base", [0xFC0, 0xFFC])
-def test_descriptors_across_a_4_kb_boundary(rng, base):
-    """An image may lie at any multiple of the bus."""
+@pytest.mark.parametrize("base", [0xF80, 0x1E80])
+def test_descriptors_on_both_sides_of_a_4_kb_boundary(rng, base):
+    """An image may lie at any multiple of the size of a descriptor."""
     features = make_map(rng, 3, 3, 4)
-    layer = make_layer(rng, filters=8)
-    program = pack_layers([layer], features, TINY, base=base)
+    layer = make_layer(rng, filters=14)
+    config = TINY.override(weight_buffer_bytes=256)
+    program = pack_layers([layer], features, config, base=base)
+    assert program.steps[0].passes == 4
     image = program.image
     memory = Memory(len(image.data), base=base)
     memory.write(base, image.data)
-    engine = PysimEngine(TINY, make_memory("ideal", memory, TINY.bus_bytes))
+    engine = PysimEngine(config, make_memory("ideal", memory, config.bus_bytes))
     job = Job(image.address("descriptors"), base, base + len(image.data), watchdog=2000)
     assert engine.run([job], max_cycles=50_000)[0].error == ErrorCode.NONE
     expected = golden(layer, features)
@@ -135,7 +146,7 @@ def test_weight_buffer_is_full_while_features_wait_behind_it(rng):
     """Chunks that fill the buffer, with rows to fetch before the first of them is done."""
     config = TINY.override(weight_buffer_bytes=16 * 36, line_buffer_bytes=600)
     options = {"per_chunk": 4}
-    run(rng, (12, 6, 16), config, "nngen", filters=12, options=options)
+    run(rng, (6, 5, 16), config, "nngen", filters=12, options=options)
 
 
 def test_weight_buffer_of_one_group(rng):
@@ -145,12 +156,14 @@ def test_weight_buffer_of_one_group(rng):
 
 
 @pytest.mark.parametrize("memory", ["ideal", "random"])
-@pytest.mark.parametrize("line_buffer_bytes", [96, 168, 192])
+@pytest.mark.parametrize("line_buffer_bytes", [96, 168])
 def test_line_buffer_that_is_full_nearly_always(rng, memory, line_buffer_bytes):
     """Rows arrive faster than they are used, so each waits for the places of an earlier one."""
     config = TINY.override(line_buffer_bytes=line_buffer_bytes)
-    run(rng, (40, 1, 4), config, memory, kernel=(1, 1), filters=20)
-    run(rng, (30, 3, 4), config, memory, kernel=(3, 3), filters=12, pad=(1, 1, 1, 1))
+    thin = make_layer(rng, kernel=(1, 1), filters=20)
+    thick = make_layer(rng, kernel=(3, 3), filters=8, pad=(1, 1, 1, 1))
+    maps = make_map(rng, 30, 1, 4), make_map(rng, 16, 3, 4)
+    Bench(config, memory).run([single(thin, maps[0], config), single(thick, maps[1], config)])
 
 
 @pytest.mark.parametrize("bus_bytes", [4, 16, 128])
@@ -168,8 +181,8 @@ def test_rows_longer_than_a_bank(rng, stride, line_buffer_bytes):
     config = TINY.override(line_buffer_bytes=line_buffer_bytes)
     assert config.line_bank_words * config.in_lanes < 40 * 5
     kernel, strides = (1, 3), (stride, stride)
-    run(rng, (5, 40, 5), config, kernel=kernel, stride=strides, pad=(1, 2, 0, 1), filters=6)
-    run(rng, (5, 40, 5), config, "ideal", kernel=kernel, stride=strides, filters=6)
+    run(rng, (3, 40, 5), config, kernel=kernel, stride=strides, pad=(1, 2, 0, 1), filters=3)
+    run(rng, (3, 40, 5), config, "ideal", kernel=kernel, stride=strides, filters=3)
 
 
 def test_stride_frees_words_that_are_not_there_yet(rng):
@@ -185,33 +198,34 @@ def test_stride_frees_words_that_are_not_there_yet(rng):
 
 @pytest.mark.parametrize("rows", [2, 3, 4, 7])
 def test_line_buffer_that_fits_exactly(rng, rows):
-    width, channels = 6, 5
+    """A granule less, 2 words in each bank, and the layer is refused."""
+    width, channels = 12, 5
     layer = make_layer(rng, "exact", kernel=(rows, 3), channels=channels)
     pitch = -(-width * channels // (2 * TINY.in_lanes)) * 2
     size = 3 * -(-rows // 3) * pitch * TINY.in_lanes
     config = TINY.override(line_buffer_bytes=size)
-    features = make_map(rng, 9, width, channels)
+    features = make_map(rng, 8, width, channels)
     Bench(config).run([single(layer, features, config)])
 
     one_less = config.override(line_buffer_bytes=size - 6 * TINY.in_lanes)
     with pytest.raises(UnsupportedError) as refusal:
-        tile(layer, 9, width, one_less)
+        tile(layer, 8, width, one_less)
     assert str(refusal.value) == (
-        f"layer 'exact': {rows} rows of 6x5 take {size} bytes of the line buffer, which has "
+        f"layer 'exact': {rows} rows of 12x5 take {size} bytes of the line buffer, which has "
         f"{size - 24} (configuration 'tiny')"
     )
 
 
 def test_many_chunks_give_the_same_bytes_as_one(rng):
-    layer = make_layer(rng, channels=9, filters=23, pad=(1, 1, 1, 1))
-    features = make_map(rng, 5, 6, 9)
+    layer = make_layer(rng, channels=9, filters=14, pad=(1, 1, 1, 1))
+    features = make_map(rng, 3, 3, 9)
     found = []
     for size in (16 * 1024, 16 * 54, 16 * 21):
         config = TINY.override(weight_buffer_bytes=size)
-        found.append(len(tile(layer, 5, 6, config).chunks))
+        found.append(len(tile(layer, 3, 3, config).chunks))
         Bench(config).run([single(layer, features, config)])
     assert found[0] == 1
-    assert found[2] == 6
+    assert found[2] == 4
 
 
 # Runs one after the other
@@ -222,7 +236,7 @@ def test_different_jobs_back_to_back(rng):
     large = make_layer(rng, kernel=(3, 5), channels=8, filters=11, stride=(2, 1), low=0, high=50)
     cases = [
         single(small, make_map(rng, 4, 5, 3), ODD, seed=1),
-        single(large, make_map(rng, 7, 8, 8), ODD, seed=2, per_chunk=5),
+        single(large, make_map(rng, 5, 7, 8), ODD, seed=2, per_chunk=5),
         single(small, make_map(rng, 3, 9, 3), ODD, seed=3),
     ]
     Bench(ODD).run(cases)
@@ -230,8 +244,8 @@ def test_different_jobs_back_to_back(rng):
 
 def test_same_job_twice(rng):
     layer = make_layer(rng, channels=6, filters=9)
-    first = single(layer, make_map(rng, 6, 6, 6), TINY)
-    other = single(layer, make_map(rng, 6, 6, 6), TINY)
+    first = single(layer, make_map(rng, 5, 4, 6), TINY)
+    other = single(layer, make_map(rng, 5, 4, 6), TINY)
     results = Bench(TINY, "ideal").run([first, first, other, first])
     assert results[0].counters == results[1].counters == results[3].counters
 
@@ -239,10 +253,10 @@ def test_same_job_twice(rng):
 def test_reset_in_the_middle(rng):
     """The run after a reset is right, whenever the reset came."""
     layer = make_layer(rng, channels=8, filters=9, pad=(1, 1, 1, 1))
-    case = single(layer, make_map(rng, 5, 6, 8), TINY, per_chunk=4)
+    case = single(layer, make_map(rng, 3, 4, 8), TINY, per_chunk=4)
     reset = (ErrorCode.NONE, None, None)
     steps = []
-    for cycle in (1, 5, 14, 40, 77, 150, 301, 502, 703, 904, 1105):
+    for cycle in (1, 5, 40, 77, 150, 301, 452):
         steps += [(case, replace(case.job, reset_at=cycle), reset), (case, case.job, None)]
     Bench(TINY).run_steps(steps)
 
@@ -250,10 +264,13 @@ def test_reset_in_the_middle(rng):
 # Values
 
 
-@pytest.mark.parametrize("zero_in", [-128, 127])
-@pytest.mark.parametrize("zero_out", [-128, 127])
-def test_zero_points_at_the_ends(rng, zero_in, zero_out):
-    run(rng, (4, 5, 3), zero_in=zero_in, zero_out=zero_out, pad=(1, 1, 1, 1), filters=5)
+def test_zero_points_at_the_ends(rng):
+    layers = [
+        make_layer(rng, channels=3, zero_in=zero_in, zero_out=zero_out, pad=(1, 1, 1, 1))
+        for zero_in in (-128, 127)
+        for zero_out in (-128, 127)
+    ]
+    Bench(TINY).run([single(layer, make_map(rng, 3, 4, 3), TINY) for layer in layers])
 
 
 def test_clip_bounds(rng):
@@ -276,14 +293,14 @@ def constant_layer(biases, multipliers, zero_out=0):
     )
 
 
-ALL_VALUES = np.arange(-128, 128, dtype=np.int8).reshape(1, 16, 16, 1)
+SMALL_VALUES = np.arange(-24, 24, dtype=np.int8).reshape(1, 8, 6, 1)
 
 
 def test_accumulators_near_and_beyond_2_to_24():
     """Beyond 2^24, accumulators are rounded to float32 before they are multiplied."""
     biases = [s * (2**k + d) for k in (24, 25, 26, 30) for s in (1, -1) for d in (-1, 0, 1)]
     multipliers = [100 / abs(bias) for bias in biases]
-    Bench(TINY, "ideal").run([single(constant_layer(biases, multipliers), ALL_VALUES, TINY)])
+    Bench(TINY, "ideal").run([single(constant_layer(biases, multipliers), SMALL_VALUES, TINY)])
 
 
 def test_requantisation_at_ties():
@@ -293,13 +310,13 @@ def test_requantisation_at_ties():
     multipliers = [*halves, *around]
     biases = [(-1) ** k * (k % 4) for k in range(len(multipliers))]
     layer = constant_layer(biases, multipliers, zero_out=-3)
-    Bench(ODD, "ideal").run([single(layer, ALL_VALUES, ODD)])
+    Bench(ODD, "ideal").run([single(layer, SMALL_VALUES, ODD)])
 
 
 def test_extreme_multipliers():
     multipliers = [0, 1e-45, 1e-30, 1, 1e9, 3e38]
     layer = constant_layer([0, 5, -5, 0, 0, -1], multipliers, zero_out=4)
-    Bench(TINY, "ideal").run([single(layer, ALL_VALUES, TINY)])
+    Bench(TINY, "ideal").run([single(layer, SMALL_VALUES, TINY)])
 
 
 def test_largest_sums(rng):

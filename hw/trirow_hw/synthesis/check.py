@@ -24,9 +24,9 @@ CONFIG = "ecp5-85f"
 #: Multiplier blocks of one requantiser: its product is 33 x 24 bits.
 REQUANTISER_BLOCKS = 4
 #: Most cells of the whole core: growth shows here first. The device has 83,640 LUTs and registers.
-LIMITS = {"LUT4": 20_000, "TRELLIS_FF": 18_000, "DP16KD": 140}
+LIMITS = {"LUT4": 14_000, "TRELLIS_FF": 18_000, "DP16KD": 130}
 #: Most LUT RAM, in cells of 64 bits: command queues are in it, no buffer is.
-LUT_RAM_CELLS = 700
+LUT_RAM_CELLS = 600
 TARGET_MHZ = 100.0
 LEAST_MHZ = 90.0
 
