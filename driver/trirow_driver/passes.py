@@ -122,6 +122,7 @@ def pass_fields(
         "first_byte": first_byte,
         "step_byte": step_byte,
         "step_words": step_words,
+        "step_wrapped": step_words % config.line_bank_words,
         "run_words": tiling.run_words,
         "run_tail": (columns * channels - 1) % lanes + 1,
         "last_lanes": (chunk.channels - 1) % config.out_lanes + 1,

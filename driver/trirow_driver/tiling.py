@@ -156,8 +156,6 @@ def _check_line_buffer(
             f"the window of {layer.kernel[1]}x{layer.in_channels} bytes and the next take "
             f"{BANKS * (run_words + 2 * step + 4) * config.in_lanes} bytes of {buffer}",
         )
-    if run_words >= bank or step + 1 > bank - 2:
-        _refuse(layer, f"a window of {run_words * config.in_lanes} bytes does not fit {buffer}")
 
 
 def _refuse(layer: ConvLayer, text: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import ClockSignal, Instance, Module, Signal
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,7 +21,8 @@ class BlockMemory(wiring.Component):
     On ECP5 it is built of slices so narrow that a block RAM is as deep as the memory (Lattice
     FPGA-TN-02204, ECP5 Memory Usage Guide: 512 x 36 bits to 8192 x 2 bits): a memory of several
     blocks in depth would need a multiplexer between its output and the register, and that is the
-    slowest place of the whole core.
+    slowest place of the whole core. A platform with an attribute ``block_memory_cell`` gets an
+    instance of a cell of that name instead; compiled simulation does so.
 
     Parameters
     ----------
@@ -55,6 +56,21 @@ class BlockMemory(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
+        cell = getattr(platform, "block_memory_cell", None)
+        if cell is not None:
+            m.submodules += Instance(
+                cell,
+                p_BITS=self._bits,
+                p_DEPTH=self._depth,
+                p_ADDRESS_BITS=len(self.read_address),
+                i_clk=ClockSignal(),
+                i_write_address=self.write_address,
+                i_write_data=self.write_data,
+                i_write_enable=self.write_enable,
+                i_read_address=self.read_address,
+                o_read_data=self.read_data,
+            )
+            return m
         width = self._bits
         if is_ecp5(platform):
             depths = [(512, 36), (1024, 18), (2048, 9), (4096, 4), (8192, 2)]

@@ -18,6 +18,8 @@ MAX_KERNEL = 11
 MAX_STRIDE = 4
 #: Lane groups whose constants are on chip at once.
 CONSTANT_GROUPS = 64
+#: Most columns of lanes: the results of a lane group wait in one queue.
+MAX_STAGES = 64
 #: Banks of the line buffer: one for each row of a 3-row kernel.
 BANKS = 3
 
@@ -79,6 +81,10 @@ class Config:
         self._check_range("post_lanes", 1, min(self.out_lanes, self.bus_bytes))
         if not _is_power_of_two(self.bus_bytes):
             raise ValueError(f"bus_bytes must be a power of two, not {self.bus_bytes}")
+        if self.stages > MAX_STAGES:
+            raise ValueError(
+                f"out_lanes / post_lanes must be at most {MAX_STAGES}, not {self.stages}"
+            )
         # Two words for the run at any byte offset, two for the one that is loaded meanwhile.
         self._check_range("line_buffer_bytes", 3 * 8 * self.in_lanes, 1 << 24)
         self._check_range("weight_buffer_bytes", 16 * self.multipliers, 1 << 26)

@@ -71,7 +71,7 @@ FIELDS: list[tuple[str, object, str]] = [
     ("clipped_words", unsigned(16), "run_words * min(padding above, R)"),
     ("group_words", unsigned(16), "run_words * R: words of a lane group in each lane"),
     ("groups", unsigned(16), "lane groups of the chunk"),
-    ("reserved", unsigned(16), "0"),
+    ("step_wrapped", unsigned(16), "step_words modulo the words of a bank"),
     ("weight_address", unsigned(32), "first byte of the chunk"),
     ("weight_bytes", unsigned(32), "bytes of the chunk"),
     ("group_bytes", unsigned(32), "bytes of each lane group but the last"),
@@ -82,7 +82,7 @@ FIELDS: list[tuple[str, object, str]] = [
     ("zero_out", signed(8), "zero point of the output"),
     ("low", signed(8), "lower clip bound"),
     ("high", signed(8), "upper clip bound"),
-    ("reserved_post", unsigned(8), "0"),
+    ("reserved", unsigned(8), "0"),
 ]
 
 #: The descriptor as the gateware sees it.
@@ -104,7 +104,7 @@ def pack_descriptor(values: Mapping[str, int]) -> bytes:
     Parameters
     ----------
     values : mapping of str to int
-        Every field but ``version``, ``check`` and the reserved ones, which may be left out. A
+        Every field but ``version``, ``check`` and ``reserved``, which may be left out. A
         ``check`` is replaced by the right one.
 
     Returns
@@ -117,7 +117,7 @@ def pack_descriptor(values: Mapping[str, int]) -> bytes:
     ValueError
         If a field is unknown, is missing, or does not fit; the text names it and its range.
     """
-    filled = {"version": VERSION, "reserved": 0, "reserved_post": 0, **values, "check": 0}
+    filled = {"version": VERSION, "reserved": 0, **values, "check": 0}
     unknown = set(filled) - {name for name, _, _ in FIELDS}
     if unknown:
         raise ValueError(f"unknown descriptor fields: {', '.join(sorted(unknown))}")

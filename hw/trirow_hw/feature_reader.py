@@ -128,11 +128,11 @@ class FeatureReader(wiring.Component):
         rows_left, words_left = Signal(16), Signal(16)
         bytes_left = Signal(32)
         bank = Signal(range(BANKS))
-        free = [
-            Signal(range(config.line_bank_words + 1), init=config.line_bank_words, name=f"free{b}")
-            for b in range(BANKS)
-        ]
-        free_here = Signal.like(free[0])
+        # The array may release words of a row before they are allocated, less than a bank of them,
+        # where it goes past columns that no window needs.
+        places = range(2 * config.line_bank_words + 1)
+        free = [Signal(places, init=config.line_bank_words, name=f"free{b}") for b in range(BANKS)]
+        free_here = Signal(places)
         needed = Signal(17)  # a row ends at an even word
         m.d.comb += [
             free_here.eq(Array(free)[bank]),

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import Config
+from .config import BURST_BYTES, Config
 from .post_process import Outputs
 from .queue import Queue
 from .spans import BurstSplitter, Spans
@@ -153,7 +153,7 @@ class OutputWriter(wiring.Component):
         """Request a burst when its beats are in the queue and not promised to another."""
         config = self._config
         m.submodules.splitter = splitter = BurstSplitter(
-            bus_bytes=config.bus_bytes, tail_bytes=TAIL_BEATS * config.bus_bytes
+            bus_bytes=config.bus_bytes, tail_bytes=min(BURST_BYTES, TAIL_BEATS * config.bus_bytes)
         )
         available = Signal(range(2 * config.burst_beats + 2))
         busy = Signal()

@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .block_memory import BlockMemory
-from .config import CONSTANT_BYTES, CONSTANT_GROUPS, Config
+from .config import CONSTANT_BYTES, CONSTANT_GROUPS, MAX_STAGES, Config
 from .delay import delay
 from .queue import Queue
 from .requantise import Requantiser
@@ -20,7 +20,7 @@ __all__ = ["Outputs", "PostPass", "PostProcess"]
 PostPass = data.StructLayout({"zero_out": signed(8), "low": signed(8), "high": signed(8)})
 
 #: Columns of results that wait for the output writer.
-RESULT_QUEUE = 64
+RESULT_QUEUE = MAX_STAGES
 #: Groups on the way through the array.
 TAG_QUEUE = 32
 
@@ -57,10 +57,6 @@ class PostProcess(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
-        if config.stages > RESULT_QUEUE:
-            raise ValueError(
-                f"out_lanes / post_lanes must be at most {RESULT_QUEUE}, not {config.stages}"
-            )
         super().__init__(
             {
                 "i": In(stream.Signature(PostPass)),

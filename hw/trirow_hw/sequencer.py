@@ -7,7 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from . import descriptor
-from .config import MAX_KERNEL, MAX_STRIDE, Config
+from .config import CONSTANT_GROUPS, MAX_KERNEL, MAX_STRIDE, Config
 from .descriptor import CHECK, DESCRIPTOR_BYTES, Descriptor
 from .feature_reader import FeatureRows
 from .output_writer import OutputSpans
@@ -199,11 +199,11 @@ class Sequencer(wiring.Component):
             "first_wrapped": (0, depth - 1),
             "first_byte": (0, config.in_lanes - 1),
             "step_byte": (0, config.in_lanes - 1),
-            "step_words": (0, depth - 2),
-            "run_words": (1, depth - 1),
+            "step_wrapped": (0, depth - 1),
             "run_tail": (1, config.in_lanes),
             "last_lanes": (1, config.out_lanes),
             "group_words": (1, config.weight_words),
+            "groups": (1, CONSTANT_GROUPS),
         }
         not_zero = [
             "in_bytes",
@@ -214,7 +214,7 @@ class Sequencer(wiring.Component):
             "row_bytes",
             "out_rows",
             "out_columns",
-            "groups",
+            "run_words",
             "weight_bytes",
             "group_bytes",
             "out_bytes",

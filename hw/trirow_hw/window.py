@@ -30,6 +30,7 @@ WindowPass = data.StructLayout(
         "first_wrapped": 16,
         "first_byte": 8,
         "step_words": 16,
+        "step_wrapped": 16,
         "step_byte": 8,
         "run_words": 16,
         "run_tail": 8,
@@ -238,7 +239,7 @@ class Window(wiring.Component):
             next_byte.eq(Mux(carry, next_byte_sum - config.in_lanes, next_byte_sum)),
             next_word.eq(word + spec.step_words + carry),
         ]
-        next_place = wrap_add(place, (spec.step_words + carry)[: len(place)], depth)
+        next_place = wrap_add(place, (spec.step_wrapped + carry)[: len(place) + 1], depth)
 
         # Left: the words of the run before the row are left out, all but a ragged one.
         left, ragged = Signal(), Signal()

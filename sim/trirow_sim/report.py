@@ -191,14 +191,21 @@ class NetworkReport:
 
     def table(self) -> Table:
         """Return the layers as a table for people."""
-        table = Table(box=box.SIMPLE_HEAD, show_footer=len(self.layers) > 1, pad_edge=False)
-        table.add_column("layer", "all layers", no_wrap=True)
-        table.add_column("input", no_wrap=True)
-        table.add_column("output", no_wrap=True)
-        table.add_column("kernel", no_wrap=True)
-        table.add_column("cycles", f"{self.cycles:,}", justify="right", no_wrap=True)
-        table.add_column("utilisation", f"{self.utilisation:.1%}", justify="right", no_wrap=True)
-        table.add_column("against golden", self._verdict(), no_wrap=True)
+        table = Table(
+            box=box.SIMPLE_HEAD,
+            show_footer=len(self.layers) > 1,
+            pad_edge=False,
+            collapse_padding=True,
+        )
+        # On a narrow terminal names and shapes are folded, and numbers stay whole.
+        cycles = f"{self.cycles:,}"
+        table.add_column("layer", "all layers", overflow="fold")
+        table.add_column("input", overflow="fold")
+        table.add_column("output", overflow="fold")
+        table.add_column("kernel", overflow="fold")
+        table.add_column("cycles", cycles, justify="right", min_width=max(6, len(cycles)))
+        table.add_column("utilisation", f"{self.utilisation:.1%}", justify="right", min_width=11)
+        table.add_column("against golden", self._verdict(), min_width=15, no_wrap=True)
         for layer in self.layers:
             stride = "" if layer.stride == (1, 1) else f" stride {_stride(layer.stride)}"
             table.add_row(

@@ -120,6 +120,7 @@ def test_3x3_layer_by_hand():
         "first_byte": 2,
         "step_byte": 1,  # 5 bytes
         "step_words": 1,
+        "step_wrapped": 1,
         "run_words": 4,  # 15 bytes
         "run_tail": 3,
         "last_lanes": 2,

@@ -123,9 +123,11 @@ def test_window_that_does_not_fit_while_long_rows_stream():
     refused(make((1, 1, 4, 200)), 9, 10, TINY, f"{text} 3072 (configuration 'tiny')")
 
 
-def test_window_as_wide_as_a_bank():
-    text = "a window of 1024 bytes does not fit the line buffer, which has 3072"
-    refused(make((1, 1, 1, 1024)), 1, 1, TINY, f"{text} (configuration 'tiny')")
+@pytest.mark.parametrize("stride", [1, 4])
+def test_window_as_wide_as_a_bank(stride):
+    """Rows that fit the bank may be under a window, or a step, as long as the bank or longer."""
+    layer = make((1, 1, 1, 1024), stride=(1, stride), pad=(1, stride, 1, stride))
+    assert tile(layer, 2, 1, TINY).run_words == TINY.line_bank_words
 
 
 def test_refusal_is_one_line():

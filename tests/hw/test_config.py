@@ -124,6 +124,10 @@ def test_override_of_an_unknown_field(field):
         ({"out_lanes": 0}, "out_lanes must be an integer from 1 to 128, not 0"),
         ({"out_lanes": 129}, "out_lanes must be an integer from 1 to 128, not 129"),
         ({"out_lanes": None}, "out_lanes must be an integer from 1 to 128, not None"),
+        (
+            {"out_lanes": 128, "weight_buffer_bytes": 8192},
+            "out_lanes / post_lanes must be at most 64, not 128",
+        ),
         ({"post_lanes": 0}, "post_lanes must be an integer from 1 to 4, not 0"),
         ({"post_lanes": 5}, "post_lanes must be an integer from 1 to 4, not 5"),
         (

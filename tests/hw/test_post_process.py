@@ -275,11 +275,3 @@ def test_room(name):
         assert taken == (groups + 1) * stages
 
     run(unit, sender, testbench, max_cycles=2000)
-
-
-def test_too_many_columns():
-    config = PRESETS["tiny"].override(out_lanes=128, weight_buffer_bytes=8192)
-    assert config.stages == 128
-    with pytest.raises(ValueError, match=r"^out_lanes / post_lanes must be at most 64, not 128$"):
-        PostProcess(config=config)
-    PostProcess(config=config.override(post_lanes=2))

@@ -54,15 +54,15 @@ def ranges(config):
         "first_wrapped": (0, depth - 1),
         "first_byte": (0, config.in_lanes - 1),
         "step_byte": (0, config.in_lanes - 1),
-        "step_words": (0, depth - 2),
-        "run_words": (1, depth - 1),
+        "step_wrapped": (0, depth - 1),
         "run_tail": (1, config.in_lanes),
         "last_lanes": (1, config.out_lanes),
         "group_words": (1, config.weight_words),
+        "groups": (1, 64),
     }
     for name in (
         *("in_bytes", "in_first", "in_span", "rows", "row_words", "row_bytes"),
-        *("out_rows", "out_columns", "groups", "weight_bytes", "group_bytes"),
+        *("out_rows", "out_columns", "run_words", "weight_bytes", "group_bytes"),
         *("out_bytes", "out_span"),
     ):
         bounds[name] = (1, (1 << SHAPES[name].width) - 1)
@@ -73,7 +73,7 @@ def random_fields(generator, config, **values):
     """Return fields that are all in range."""
     bounds, fields = ranges(config), {}
     for name, shape in SHAPES.items():
-        if name in ("version", "check", "reserved", "reserved_post"):
+        if name in ("version", "check", "reserved"):
             continue
         low = -(1 << shape.width - 1) if shape.signed else 0
         low, high = bounds.get(name, (low, low + (1 << shape.width) - 1))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trirow_hw.config import MAX_KERNEL, MAX_STRIDE
+from trirow_hw.config import CONSTANT_GROUPS, MAX_KERNEL, MAX_STRIDE
 from trirow_hw.descriptor import DESCRIPTOR_BYTES, FIELDS
 from trirow_hw.errors import ErrorCode, Unit
 from trirow_sim.memory import FaultyMemory, make_memory
@@ -44,11 +44,6 @@ def good():
     return single(make_layer(rng, channels=5, filters=3), make_map(rng, 3, 4, 5), TINY)
 
 
-def fails(case, good, *expected):
-    """Return steps: a failing case, and a good one behind it."""
-    return [(case, case.job, expected), (good, good.job, None)]
-
-
 # Descriptors
 
 DEPTH = TINY.line_bank_words
@@ -72,12 +67,12 @@ BAD_FIELDS = {
     "first_wrapped": [DEPTH],
     "first_byte": [TINY.in_lanes],
     "step_byte": [TINY.in_lanes],
-    "step_words": [DEPTH - 1],
-    "run_words": [0, DEPTH],
+    "step_wrapped": [DEPTH],
+    "run_words": [0],
     "run_tail": [0, TINY.in_lanes + 1],
     "last_lanes": [0, TINY.out_lanes + 1],
     "group_words": [0, TINY.weight_words + 1],
-    "groups": [0],
+    "groups": [0, CONSTANT_GROUPS + 1],
     "weight_bytes": [0],
     "group_bytes": [0],
     "out_bytes": [0],
@@ -115,15 +110,16 @@ def test_wrong_version(chain, good):
     steps = []
     for version in (0, 2, 255):
         bad = with_descriptor(chain, 0, version=version)
-        steps += fails(bad, good, ErrorCode.DESCRIPTOR, Unit.SEQUENCER, 0)
+        steps.append((bad, bad.job, (ErrorCode.DESCRIPTOR, Unit.SEQUENCER, 0)))
+        steps.append((good, good.job, None))
     Bench(TINY, "ideal").run_steps(steps)
 
 
 def test_every_field_is_known_to_these_tests():
     """A new field of the descriptor has to be thought of here."""
     free = (
-        "version check in_address in_gap zero_in top in_rows first_word clipped_words reserved "
-        "weight_address out_address out_gap zero_out low high reserved_post"
+        "version check in_address in_gap zero_in top in_rows first_word clipped_words step_words "
+        "weight_address out_address out_gap zero_out low high reserved"
     )
     assert {name for name, _, _ in FIELDS} == set(BAD_FIELDS) | set(free.split())
 
@@ -257,7 +253,7 @@ def test_error_response_on_write(chain, good, memory):
     faults = []
     for index, field in enumerate(chain.fields):
         at = field["out_address"] + (0 if index == 1 else field["out_bytes"] // 2)
-        pass_index = 0 if index == 1 else index
+        pass_index = None if index == 1 else index
         expected = (ErrorCode.WRITE_RESPONSE, Unit.WRITER, pass_index)
         faults.append(("write_errors", at, expected))
     FaultyBench(TINY, memory).run_faults(chain, good, faults)
