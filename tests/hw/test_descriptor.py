@@ -24,8 +24,8 @@ version:1 op:1 check:2 next:4 last:1 wait:1 kernel_rows:1 stride_rows:1 in_addre
 in_first:4 in_span:4 in_gap:4 rows:2 row_words:2 row_pitch:2 row_tail:1 zero_in:1 row_bytes:4
 out_rows:2 out_columns:2 top:2 in_rows:2 first_word:2 first_wrapped:2 first_byte:1 step_byte:1
 step_words:2 run_words:2 run_tail:1 last_lanes:1 clipped_words:2 group_words:2 groups:2
-step_wrapped:2 weight_address:4 weight_bytes:4 group_bytes:4 out_address:4 out_bytes:4 out_span:4 out_gap:4
-zero_out:1 low:1 high:1 reserved:1
+step_wrapped:2 weight_address:4 weight_bytes:4 group_bytes:4 out_address:4 out_bytes:4 out_span:4
+out_gap:4 zero_out:1 low:1 high:1 reserved:1
 """
 SIGNED = {"zero_in", "top", "first_word", "zero_out", "low", "high"}
 
