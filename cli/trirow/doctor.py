@@ -17,7 +17,7 @@ from rich import box
 from rich.table import Table
 
 from trirow.options import console, json_option, save_json
-from trirow_sim.simulate import ENGINES
+from trirow_sim.compiled import ToolchainError, find_toolchain
 
 __all__ = ["Tool", "doctor", "examine"]
 
@@ -73,14 +73,12 @@ def examine() -> list[Tool]:
         _tool("Python", f"{platform.python_version()} ({sys.executable})", "everything"),
         _tool("numpy", _package("numpy"), "golden arithmetic, quantisation, packing"),
         _tool("Amaranth", amaranth, "the gateware and its simulation"),
-        *(
-            _tool(f"engine {name}", amaranth and f"Amaranth {amaranth}", "trirow sim")
-            for name in ENGINES
-        ),
+        _tool("engine pysim", amaranth and f"Amaranth {amaranth}", "trirow sim"),
+        _tool("engine compiled", _compiled(), "trirow sim and bench on whole networks"),
         _tool(
             "C++ compiler",
             _program("CXX", "c++", "g++", "clang++"),
-            "compiled simulation of whole networks, to come; pysim does without",
+            "the compiled engine; pysim does without",
         ),
         _tool(
             "Yosys",
@@ -102,6 +100,14 @@ def examine() -> list[Tool]:
             "loading a bitstream into a board",
         ),
     ]
+
+
+def _compiled() -> str:
+    """Return the tools of the compiled engine, or nothing if one is missing."""
+    try:
+        return ", ".join(find_toolchain().versions)
+    except ToolchainError:
+        return ""
 
 
 def _tool(name: str, detail: str, needed_for: str) -> Tool:

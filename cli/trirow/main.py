@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from trirow.bench import bench
 from trirow.configs import configs
 from trirow.doctor import doctor
 from trirow.sim import sim
@@ -90,6 +91,7 @@ def main(ctx: click.Context) -> None:
     \b
     Begin with:
       trirow sim        one small layer, in a few seconds
+      trirow bench      the layers of whole networks, from a table
       trirow configs    the sizes that the accelerator comes in
       trirow doctor     the tools that this machine has
 
@@ -101,5 +103,5 @@ def main(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (sim, configs, doctor):
+for _command in (sim, bench, configs, doctor):
     main.add_command(_command)

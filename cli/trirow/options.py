@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from rich.console import Console
 
+from trirow_hw.config import PRESETS, Config
 from trirow_sim.report import write_json
 
 __all__ = [
@@ -24,8 +25,10 @@ __all__ = [
     "Pair",
     "Ratio",
     "Shape",
+    "configuration",
     "console",
     "json_option",
+    "parallel_options",
     "save_json",
 ]
 
@@ -143,6 +146,21 @@ class Assignment(_ParamType):
         return match[1], int(match[2])
 
 
+class CycleRange(_ParamType):
+    """First and last cycle, such as ``1000-2000``."""
+
+    name = "FIRST-LAST"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return (first, last)."""
+        match = re.fullmatch(r"\s*([0-9]{1,15})\s*-\s*([0-9]{1,15})\s*", value)
+        if match is None or int(match[1]) > int(match[2]):
+            self.fail(f"{value!r} is not a range of cycles, such as 1000-2000", param, ctx)
+        return int(match[1]), int(match[2])
+
+
 class Ratio(_ParamType):
     """A number such as ``0.5``, or a quotient such as ``1/255``."""
 
@@ -189,6 +207,35 @@ class OutputFile(_ParamType):
         if not os.access(path.parent, os.W_OK):
             self.fail(f"the folder {path.parent} cannot be written to", param, ctx)
         return path
+
+
+def configuration(name: str, overrides: Sequence[tuple[str, int]]) -> Config:
+    """Return a configuration with some fields replaced, as ``--config`` and ``--set`` say."""
+    try:
+        return PRESETS[name].override(**dict(overrides))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--set'") from error
+
+
+def parallel_options(text: str) -> Callable[[_Command], _Command]:
+    """Return the options ``--jobs`` and ``--scheduler``; the text ends their help."""
+
+    def decorate(command: _Command) -> _Command:
+        command = click.option(
+            "--scheduler",
+            metavar="ADDRESS",
+            help="Simulate layers on the workers of the Dask cluster whose scheduler is here, such "
+            "as tcp://10.0.0.1:8786. Trirow has to be installed there, and one thread a worker is "
+            f"best. Needs trirow[cluster].{text}",
+        )(command)
+        return click.option(
+            "--jobs",
+            type=click.IntRange(1),
+            metavar="N",
+            help=f"Simulate up to N layers at the same time, each in a process of its own.{text}",
+        )(command)
+
+    return decorate
 
 
 def json_option(text: str) -> Callable[[_Command], _Command]:

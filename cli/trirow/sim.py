@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from trirow.options import (
     Assignment,
+    CycleRange,
     FailedRun,
     InputError,
     Numbers,
@@ -25,8 +27,10 @@ from trirow.options import (
     Pair,
     Ratio,
     Shape,
+    configuration,
     console,
     json_option,
+    parallel_options,
     save_json,
 )
 from trirow_driver.float_network import FloatNetwork, load_npz, quantise_network
@@ -35,9 +39,12 @@ from trirow_driver.picture import CHANNELS, load_picture
 from trirow_driver.quantise import dequantise, quantise
 from trirow_driver.tiling import UnsupportedError
 from trirow_hw.config import PRESETS, Config
+from trirow_sim.compiled import ToolchainError
+from trirow_sim.engines import ENGINES
+from trirow_sim.independent import simulate_layers
 from trirow_sim.memory import MEMORY_MODELS
+from trirow_sim.parallel import ClusterError, MissingPackage, WorkerLost
 from trirow_sim.simulate import (
-    ENGINES,
     RunError,
     Simulation,
     golden_outputs,
@@ -51,7 +58,7 @@ _Int8 = npt.NDArray[np.int8]
 
 #: Options that describe a layer of random numbers, and those that describe a network.
 _RANDOM = ("shape", "out", "kernel", "stride", "pad")
-_NETWORK = ("layer", "image", "input_shape", "mean", "scale", "channels")
+_NETWORK = ("layer", "image", "input_shape", "mean", "scale", "channels", "jobs", "scheduler")
 #: Files of other frameworks, which cannot be read so far.
 _FOREIGN = {
     ".caffemodel": "Caffe",
@@ -202,12 +209,30 @@ Examples:
 )
 @click.option(
     "--engine",
-    type=click.Choice(["auto", *ENGINES]),
+    type=click.Choice(ENGINES),
     default="auto",
     show_default=True,
-    help="Simulator. pysim needs no compiler and does about a thousand cycles a second.",
+    help="Simulator. pysim needs no compiler and does about a thousand cycles a second; compiled "
+    "does half a million and more, after a build of less than a minute that is kept. auto takes "
+    "pysim for small jobs.",
+)
+@parallel_options(
+    " Needs --model: each of its layers is then run by itself, fed with golden's input, so that no "
+    "layer waits for another."
 )
 @click.option("--vcd", type=OutputFile(), help="Write waveforms of all signals to this file.")
+@click.option(
+    "--vcd-range",
+    type=CycleRange(),
+    help="Only these cycles of the waveforms, counted from the start of the simulation. Takes the "
+    "compiled engine.",
+)
+@click.option(
+    "--trace",
+    type=OutputFile(),
+    help="Write a timeline of the units to this file, as JSON that ui.perfetto.dev opens: what "
+    "each one does for which pass, and why the array waits.",
+)
 @click.option(
     "--clock-mhz",
     type=Ratio(),
@@ -237,7 +262,11 @@ def sim(
     overrides: Sequence[tuple[str, int]],
     memory: str,
     engine: str,
+    jobs: int | None,
+    scheduler: str | None,
     vcd: Path | None,
+    vcd_range: tuple[int, int] | None,
+    trace: Path | None,
     clock_mhz: float,
     json_file: Path | None,
 ) -> None:
@@ -252,11 +281,19 @@ def sim(
     2 on bad usage or input.
     """  # noqa: D301
     _check_combination(ctx, model, image)
-    if vcd is not None and vcd == json_file:
-        raise click.UsageError("--vcd and --json must be two files.")
-    if not 0 < clock_mhz < float("inf"):
-        raise click.BadParameter("must be finite and above 0", param_hint="'--clock-mhz'")
-    config = _configuration(config_name, overrides)
+    if jobs is not None and scheduler is not None:
+        raise click.UsageError("--jobs and --scheduler do not go together.")
+    apart = jobs is not None or scheduler is not None
+    if apart and (vcd is not None or trace is not None):
+        raise click.UsageError("--vcd and --trace do not go with --jobs or --scheduler.")
+    if vcd_range is not None and (vcd is None or engine == "pysim"):
+        raise click.UsageError("--vcd-range needs --vcd, and not --engine pysim.")
+    files = [path for path in (vcd, trace, json_file) if path is not None]
+    if len(set(files)) != len(files):
+        raise click.UsageError("--vcd, --trace and --json must be different files.")
+    if not 0.001 <= clock_mhz <= 1e6:
+        raise click.BadParameter("must be from 0.001 to 1000000", param_hint="'--clock-mhz'")
+    config = configuration(config_name, overrides)
     if model is None:
         work = _random(shape, out, kernel, stride, pad, seed)
     else:
@@ -264,8 +301,17 @@ def sim(
         network = _load(model)
         values = _picture(network, image, input_shape, mean, scale, channels)
         work = _network(model, network, values, layer)
-    run = _simulate(work, config, memory, seed, engine, vcd, clock_mhz)
-    _show(run, work, vcd)
+    if apart:
+        run = _simulate(
+            partial(simulate_layers, jobs=jobs or 1, scheduler=scheduler),
+            *(work, config, memory, seed, engine, clock_mhz),
+        )
+    else:
+        run = _simulate(
+            partial(simulate, vcd=vcd, vcd_range=vcd_range, trace=trace, building=_building),
+            *(work, config, memory, seed, engine, clock_mhz, vcd),
+        )
+    _show(run, work, vcd, trace, apart)
     if json_file is not None:
         save_json(json_file, run.report.to_dict())
     if not run.ok:
@@ -285,13 +331,6 @@ def _check_combination(ctx: click.Context, model: Path | None, image: Path | Non
             )
     if model is not None and image is None:
         raise click.UsageError("--model needs --image.")
-
-
-def _configuration(name: str, overrides: Sequence[tuple[str, int]]) -> Config:
-    try:
-        return PRESETS[name].override(**dict(overrides))
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'--set'") from error
 
 
 def _random(
@@ -373,30 +412,33 @@ def _network(
 
 
 def _simulate(
+    function: Callable[..., Simulation],
     work: _Work,
     config: Config,
     memory: str,
     seed: int,
     engine: str,
-    vcd: Path | None,
     clock_mhz: float,
+    vcd: Path | None = None,
 ) -> Simulation:
+    """Run a layer or a network with `simulate` or `simulate_layers`, whose errors become lines."""
     try:
         with _progress() as progress:
-            return simulate(
+            return function(
                 work.layers,
                 work.features,
                 config,
                 memory=memory,
                 seed=seed,
-                engine="pysim" if engine == "auto" else engine,
-                vcd=vcd,
+                engine=engine,
                 progress=progress,
                 clock_mhz=clock_mhz,
                 name=work.name,
             )
-    except RunError as error:
+    except (RunError, WorkerLost) as error:
         raise FailedRun(str(error)) from error
+    except (ClusterError, MissingPackage, ToolchainError) as error:
+        raise InputError(str(error)) from error
     except UnsupportedError as error:
         advice = "; choose a larger --config, or more with --set" if "buffer" in str(error) else ""
         raise InputError(f"{error}{advice}") from error
@@ -404,9 +446,16 @@ def _simulate(
         advice = "; give a larger --input-shape" if "is empty" in str(error) else ""
         raise InputError(f"{error}{advice}") from error
     except OSError as error:
+        if vcd is None:
+            raise FailedRun(str(error)) from error
         raise InputError(f"{vcd}: cannot be written: {error.strerror or error}") from error
     except MemoryError as error:
         raise InputError("the layers do not fit this machine's memory; use smaller ones") from error
+
+
+def _building(step: str) -> None:
+    """Say what a build of the compiled engine does: it takes a while, but only once."""
+    Console(stderr=True).print(f"Building the compiled engine: {step} ...", style="dim")
 
 
 @contextmanager
@@ -426,16 +475,22 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
         yield lambda written, total: bar.update(task, completed=written, total=total)
 
 
-def _show(run: Simulation, work: _Work, vcd: Path | None) -> None:
+def _show(run: Simulation, work: _Work, vcd: Path | None, trace: Path | None, apart: bool) -> None:
     """Print what came out of a run."""
     out = console()
-    out.print(run.report.table())
+    table = run.report.table()
+    if apart:
+        table.caption = "Each layer was run by itself, fed with golden's input."
+    out.print(table)
+    out.print(f"Engine {run.choice.engine}: {run.choice.reason}.", soft_wrap=True)
     for line in run.report.lines():
         out.print(line, soft_wrap=True)
     if run.ok:
         out.print("Every output equals golden, and no other byte of the memory changed.")
     if vcd is not None:
         out.print(f"Waveforms: {vcd}", markup=False, soft_wrap=True)
+    if trace is not None:
+        out.print(f"Timeline: {trace}", markup=False, soft_wrap=True)
     last = run.outputs[-1]
     if work.classifies and last.shape[1:3] == (1, 1) and last.shape[3] > 1:
         scores = dequantise(last[0, 0, 0], work.layers[-1].output)

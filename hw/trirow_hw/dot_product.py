@@ -7,6 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from . import multiplier
+from .delay import delay
 
 __all__ = ["DotProduct", "dot_product_latency"]
 
@@ -19,7 +20,7 @@ def dot_product_latency(lanes: int) -> int:
     levels, terms = 0, lanes
     while terms > 1:
         terms, levels = -(-terms // ADD_TERMS), levels + 1
-    return multiplier.LATENCY + levels
+    return multiplier.MAX_LATENCY + levels
 
 
 class DotProduct(wiring.Component):
@@ -71,5 +72,7 @@ class DotProduct(wiring.Component):
                 m.d.sync += register.eq(total)
                 sums.append(register)
             terms, level = sums, level + 1
-        m.d.comb += self.o.eq(terms[0])
+        # The latency is the same on every platform.
+        spare = multiplier.MAX_LATENCY - multiplier.latency(platform)
+        m.d.comb += self.o.eq(delay(m, terms[0], spare, name="spare"))
         return m

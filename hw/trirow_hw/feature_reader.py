@@ -79,6 +79,10 @@ class FeatureReader(wiring.Component):
         Words of the row after those.
     waits : Out(1)
         A pass waits for earlier outputs to land.
+    full : Out(1)
+        A row waits for places.
+    loading : Out(16)
+        Index of the pass whose rows get places.
     """
 
     def __init__(self, *, config: Config):
@@ -99,6 +103,8 @@ class FeatureReader(wiring.Component):
                 "rows_loaded": Out(16),
                 "words_loaded": Out(16),
                 "waits": Out(1),
+                "full": Out(1),
+                "loading": Out(16),
             }
         )
 
@@ -139,6 +145,7 @@ class FeatureReader(wiring.Component):
             needed.eq(words_left + current.row_words[0]),
             fetcher.i.payload.eq(current.spans),
             fetcher.index.eq(current.index),
+            self.loading.eq(current.index),
         ]
         given = Signal(range(config.line_bank_words + 1))
 
@@ -190,6 +197,8 @@ class FeatureReader(wiring.Component):
                         words_left.eq(words_left - 1),
                         bytes_left.eq(bytes_left - config.in_lanes),
                     ]
+                with m.Else():
+                    m.d.comb += self.full.eq(1)
 
         for b, count in enumerate(free):
             released = Mux(self.release_valid & (self.release.bank == b), self.release.words, 0)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from amaranth.hdl import C, ClockSignal, Instance, Module, Signal, Value, signed
 from amaranth.lib import data
 
-from .delay import delay
+__all__ = ["MAX_LATENCY", "is_ecp5", "latency", "multiply_pairs"]
 
-__all__ = ["LATENCY", "is_ecp5", "multiply_pairs"]
-
-#: Cycles from the factors to the products.
-LATENCY = 3
+#: Cycles from the factors to the products, at most; see `latency`.
+MAX_LATENCY = 3
 _ECP5_BITS = 18
 
 
@@ -19,13 +17,18 @@ def is_ecp5(platform) -> bool:
     return str(getattr(platform, "device", "")).upper().startswith("LFE5U")
 
 
+def latency(platform) -> int:
+    """Return the cycles from the factors to the products on a platform."""
+    return MAX_LATENCY if is_ecp5(platform) else 1
+
+
 def multiply_pairs(m: Module, a: data.View, b: data.View, platform) -> list[Value]:
-    """Return the products of two vectors, element by element, ``LATENCY`` cycles later.
+    """Return the products of two vectors, element by element, `latency` cycles later.
 
     On ECP5 each is one MULT18X18D with the registers before and behind it inside the block, where
     Yosys would leave them outside (Lattice FPGA-TN-02205, ECP5 sysDSP Usage Guide), and one more
-    register on the long way from the block to the adders. Elsewhere two registers before and one
-    behind a plain ``*``, for the tools to move.
+    register on the long way from the block to the adders. Elsewhere a register behind a plain
+    ``*``, which gets its factors from registers.
 
     Parameters
     ----------
@@ -37,8 +40,6 @@ def multiply_pairs(m: Module, a: data.View, b: data.View, platform) -> list[Valu
         What is built for, or None for simulation.
     """
     length = a.shape().length
-    if not is_ecp5(platform):
-        a, b = delay(m, a, 2, name="a"), delay(m, b, 2, name="b")
     products = []
     for k in range(length):
         product = Signal(signed(len(a[k]) + len(b[k])), name=f"product{k}", reset_less=True)

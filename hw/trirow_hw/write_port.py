@@ -51,8 +51,8 @@ class WritePort(wiring.Component):
     request : In(stream.Signature(WriteRequest)), beats : In(stream.Signature(WriteBeat))
     landed : Out(1)
         Strobe: every output of a pass has been written and acknowledged.
-    oldest : Out(16)
-        Pass of the oldest burst on the way.
+    waits : Out(1), oldest : Out(16)
+        Some burst is on the way; the pass of the oldest of them.
     stop : In(1)
     idle : Out(1)
         No burst is on the way.
@@ -74,6 +74,7 @@ class WritePort(wiring.Component):
                 "request": In(stream.Signature(WriteRequest)),
                 "beats": In(stream.Signature(WriteBeat(bus_bytes))),
                 "landed": Out(1),
+                "waits": Out(1),
                 "oldest": Out(16),
                 "stop": In(1),
                 "idle": Out(1),
@@ -172,6 +173,7 @@ class WritePort(wiring.Component):
         m.d.comb += [
             self.axi.bready.eq(1),
             order.o.ready.eq(self.axi.bvalid),
+            self.waits.eq(order.o.valid),
             self.oldest.eq(order.o.payload.index),
         ]
         with m.If(self.axi.bvalid & ~self.stop):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,83 +17,32 @@ from trirow_hw.errors import ErrorCode, Unit
 from trirow_hw.registers import REGISTERS
 from trirow_hw.supervisor import COUNTERS
 from trirow_sim.axi import AxiChecker, AxiMaster, AxiSlave
+from trirow_sim.job import (
+    HOST_PATIENCE,
+    INTERRUPT_ENABLE,
+    RESET,
+    START,
+    Job,
+    Landing,
+    RunResult,
+)
 from trirow_sim.memory import MemoryModel
+from trirow_sim.probe import (
+    DETAIL_BITS,
+    TRACK_BITS,
+    TRACKS,
+    detail_value,
+    running_value,
+    track_values,
+    what_waits,
+)
+from trirow_sim.trace import Timeline
 
-__all__ = ["Job", "Landing", "PysimEngine", "RunResult"]
+__all__ = ["PysimEngine"]
 
 CLOCK_PERIOD = 1e-8
-#: Cycles in which the registers must answer.
-_HOST_PATIENCE = 1000
-
-# Bits of the control register.
-_START, _RESET, _INTERRUPT_ENABLE = 1, 2, 1 << 8
 # Flags of the control bus as they are sampled.
 _AWREADY, _BVALID, _ARREADY, _RVALID = 1, 2, 4, 8
-
-
-@dataclass(frozen=True)
-class Job:
-    """What the host writes to the registers before a run.
-
-    Parameters
-    ----------
-    descriptor : int
-        Address of the first descriptor.
-    base, limit : int
-        Window of addresses that may be accessed, ``limit`` exclusive.
-    watchdog : int
-        Cycles without progress after which the run ends.
-    reset_at : int or None
-        Cycle of the run in which the host writes reset, for tests.
-    """
-
-    descriptor: int
-    base: int
-    limit: int
-    watchdog: int = 100_000
-    reset_at: int | None = None
-
-
-@dataclass(frozen=True)
-class Landing:
-    """The moment in which the outputs of a pass had landed.
-
-    Parameters
-    ----------
-    counters : dict
-        The counters of the accelerator at the end of that cycle, by name.
-    seconds : float
-        Time that the simulation of the run had taken.
-    """
-
-    counters: dict[str, int]
-    seconds: float
-
-
-@dataclass
-class RunResult:
-    """How a run ended.
-
-    Parameters
-    ----------
-    error : ErrorCode
-        ``NONE`` if it was done (or reset).
-    unit, index : Unit, int
-        Where the error happened: unit and index of the pass.
-    counters : dict
-        The counters of the accelerator, by name.
-    landed : list of Landing
-        When the outputs of each pass had landed; the last one has the counters of the whole run.
-    seconds : float
-        Time that the simulation of this run took.
-    """
-
-    error: ErrorCode = ErrorCode.NONE
-    unit: Unit = Unit.SEQUENCER
-    index: int = 0
-    counters: dict[str, int] = field(default_factory=dict)
-    landed: list[Landing] = field(default_factory=list)
-    seconds: float = 0.0
 
 
 class PysimEngine:
@@ -110,13 +58,15 @@ class PysimEngine:
         Where waveforms of all signals go.
     progress : callable, optional
         Called now and then with the bytes written so far.
+    timeline : Timeline, optional
+        Is given what each unit does in each cycle of the runs.
 
     Raises
     ------
     AxiViolation
         From `run`, if either side of the bus breaks a rule.
     TimeoutError
-        From `run`, if the host waits in vain for the accelerator.
+        From `run`, if the host waits in vain for the accelerator; the text says what waits.
     """
 
     def __init__(
@@ -126,6 +76,7 @@ class PysimEngine:
         *,
         vcd: Path | None = None,
         progress: Callable[[int], None] | None = None,
+        timeline: Timeline | None = None,
     ) -> None:
         self.accelerator = Accelerator(config=config)
         self.model = model
@@ -133,6 +84,7 @@ class PysimEngine:
         self._config = config
         self._vcd = vcd
         self._progress = progress
+        self._timeline = timeline
         self._master = AxiMaster()
         bus = self.accelerator.memory
         self._slave_flags = Cat(
@@ -150,6 +102,7 @@ class PysimEngine:
         self._landed: list[Landing] = []
         self._began = 0.0
         self._written = 0
+        self._probed = 0  # in the last cycle of a run
 
     def run(self, jobs: Iterable[Job], *, max_cycles: int = 1 << 62) -> list[RunResult]:
         """Run jobs one after the other on the same accelerator and memory.
@@ -185,14 +138,14 @@ class PysimEngine:
         for name in ("descriptor", "base", "limit", "watchdog"):
             await self._write(ctx, name, getattr(job, name))
         self._began = time.perf_counter()
-        await self._write(ctx, "control", _START | _INTERRUPT_ENABLE)
+        await self._write(ctx, "control", START | INTERRUPT_ENABLE)
         self._landed = result.landed  # from here on; the count of the run before is gone by now
         first = self._cycles
         await self._cycle(ctx)
         while not self._interrupt:
             await self._cycle(ctx)
             if job.reset_at is not None and self._cycles - first >= job.reset_at:
-                await self._write(ctx, "control", _RESET)
+                await self._write(ctx, "control", RESET)
                 break
             if self._progress is not None and self._cycles % 256 == 0:
                 self._progress(self._written)
@@ -200,6 +153,8 @@ class PysimEngine:
         error = await self._read(ctx, "error")
         result.error, result.index = ErrorCode(error & 0xFF), error >> 16
         result.unit = Unit(error >> 8 & 0xFF)
+        if result.error is ErrorCode.WATCHDOG:
+            result.waiting = self._waiting()
         while await self._read(ctx, "status") & 1:
             pass
         for name in COUNTERS:
@@ -229,11 +184,16 @@ class PysimEngine:
             Cat(bus.awaddr, bus.awlen, bus.awsize, bus.awburst),
             bus.wdata,
             bus.wstrb,
+            Cat(
+                running_value(self.accelerator),
+                detail_value(self.accelerator),
+                *track_values(self.accelerator),
+            ),
         )
 
     async def _cycle(self, ctx: Any) -> None:
         """Let a cycle pass: sample what the accelerator drives, step and drive the memory."""
-        _, _, flags, read, write, data, strobes = await self._sampler
+        _, _, flags, read, write, data, strobes, probed = await self._sampler
         master, slave = self._master, self.model.slave
         master.arvalid = flags & 1
         master.rready = flags >> 1 & 1
@@ -254,13 +214,29 @@ class PysimEngine:
         self._interrupt = flags >> 10 & 1
         if flags >> 11 > len(self._landed):
             self._landed.append(self._landing(ctx))
+        if probed & 1:
+            self._probed = probed
+            if self._timeline is not None:
+                self._timeline.step(self._tracks())
 
         self.checker.check(master, slave)
         self.model.step(master)
         self._drive(ctx, self.model.slave)
         self._cycles += 1
         if self._cycles >= self._max_cycles:
-            raise TimeoutError(f"the run did not end within {self._max_cycles} cycles")
+            raise TimeoutError(
+                f"the run did not end within {self._max_cycles} cycles: {self._waiting()}"
+            )
+
+    def _tracks(self) -> list[int]:
+        """Return the values of the tracks in the last cycle of a run."""
+        values = self._probed >> 1 + DETAIL_BITS
+        mask = (1 << TRACK_BITS) - 1
+        return [values >> TRACK_BITS * k & mask for k in range(len(TRACKS))]
+
+    def _waiting(self) -> str:
+        """Return what waited in the last cycle of a run."""
+        return what_waits(self._tracks(), self._probed >> 1 & (1 << DETAIL_BITS) - 1)
 
     def _landing(self, ctx: Any) -> Landing:
         """Return the counters as they are at the end of the cycle."""
@@ -317,7 +293,7 @@ class PysimEngine:
 
     async def _until(self, ctx: Any, flag: int) -> None:
         """Let cycles pass until one in which a flag of the control bus is up."""
-        for _ in range(_HOST_PATIENCE):
+        for _ in range(HOST_PATIENCE):
             await self._cycle(ctx)
             if self._control & flag:
                 return

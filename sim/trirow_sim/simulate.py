@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,21 +22,19 @@ from trirow_hw.config import Config
 from trirow_hw.errors import ErrorCode
 from trirow_sim.axi import AxiViolation
 from trirow_sim.compare import Comparison, Expected, LayerComparison, compare
-from trirow_sim.memory import Memory, make_memory
-from trirow_sim.pysim import Job, Landing, PysimEngine, RunResult
+from trirow_sim.engines import EngineChoice, choose_engine, run_job
+from trirow_sim.job import Job, Landing, RunResult
+from trirow_sim.memory import MEMORY_MODELS, Memory
 from trirow_sim.report import STALLS, LayerReport, NetworkReport, replacing
+from trirow_sim.trace import Timeline, write_chrome_trace
 
 __all__ = [
-    "ENGINES",
     "RunError",
     "Simulation",
     "golden_outputs",
     "random_layer",
     "simulate",
 ]
-
-ENGINES = ("pysim",)
-"""The simulators that there are."""
 
 #: Where the image is loaded: not at 0, so that an address that lacks its base is noticed.
 _BASE = 0x1000
@@ -71,11 +71,14 @@ class Simulation:
         What it took.
     comparison : Comparison
         Every byte of the memory, against golden and against what was there before.
+    choice : EngineChoice
+        The engine, and why it was taken.
     """
 
     outputs: list[_Int8]
     report: NetworkReport
     comparison: Comparison
+    choice: EngineChoice
 
     @property
     def ok(self) -> bool:
@@ -90,9 +93,12 @@ def simulate(
     *,
     memory: str = "ddr",
     seed: int = 1,
-    engine: str = "pysim",
+    engine: str = "auto",
     vcd: str | os.PathLike[str] | None = None,
+    vcd_range: tuple[int, int] | None = None,
+    trace: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    building: Callable[[str], None] | None = None,
     watchdog: int = _WATCHDOG,
     clock_mhz: float = 100.0,
     name: str = "network",
@@ -115,12 +121,20 @@ def simulate(
     seed : int
         For the memory model ``random``.
     engine : str
-        Simulator, one of `ENGINES`.
+        Simulator, one of `trirow_sim.engines.ENGINES`. ``auto`` takes pysim for small jobs and
+        where tools are missing, else the compiled engine.
     vcd : path, optional
         Where waveforms of all signals go. The file is there when the run is over, also if it ended
         in an error, and not before.
+    vcd_range : (int, int), optional
+        First and last cycle of the waveforms; the compiled engine only.
+    trace : path, optional
+        Where a timeline of the units goes, as a Chrome trace that Perfetto opens; written like the
+        waveforms.
     progress : callable, optional
         Called now and then with the output bytes written so far, and with those of all layers.
+    building : callable, optional
+        Called with a few words at each step when the compiled engine is built.
     watchdog : int
         Cycles without progress after which the run ends in an error; 0: never.
     clock_mhz : float
@@ -144,11 +158,16 @@ def simulate(
     OSError
         If the waveforms cannot be written.
     """
-    if engine not in ENGINES:
-        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    if memory not in MEMORY_MODELS:
+        raise ValueError(f"memory must be one of {', '.join(MEMORY_MODELS)}, not {memory!r}")
     if not 0 < clock_mhz < float("inf"):
         raise ValueError(f"clock_mhz must be finite and above 0, not {clock_mhz!r}")
     program = pack_layers(layers, features, config, base=_BASE)
+    choice = choose_engine(
+        engine if vcd_range is None else "compiled",
+        config,
+        sum(step.tiling.cycles for step in program.steps),
+    )
     image = program.image
     golden = golden_outputs(layers, features)
     expected = [
@@ -160,18 +179,26 @@ def simulate(
     for item in expected:
         storage.write(image.address(item.region), (~item.output).tobytes())
     before = bytes(storage.data)
-    model = make_memory(memory, storage, config.bus_bytes, seed)
     total = sum(output.size for output in golden)
     job = Job(image.address(DESCRIPTORS), image.base, image.base + len(image.data), watchdog)
 
+    timeline = Timeline() if trace is not None else None
     with _waveforms(vcd) as path:
-        simulator = PysimEngine(
+        result, failure = _run(
+            choice.engine,
             config,
-            model,
+            storage,
+            job,
+            memory=memory,
+            seed=seed,
             vcd=path,
-            progress=progress and (lambda written: progress(min(written, total), total)),
+            vcd_range=vcd_range,
+            timeline=timeline,
+            progress=progress and partial(_report_bytes, progress, total),
+            building=building,
         )
-        result, failure = _run(simulator, job)
+    if trace is not None and timeline is not None:
+        write_chrome_trace(trace, timeline, clock_mhz)
     if failure is not None:
         raise failure
     _check(result, program)
@@ -185,10 +212,10 @@ def simulate(
         )
         for item in expected
     ]
-    context = {"engine": engine, "config": config.name, "memory": memory}
+    context = {"engine": choice.engine, "config": config.name, "memory": memory}
     reports = _reports(program, result, comparison.layers, config, context)
     report = NetworkReport(reports, clock_mhz, name, comparison.strays)
-    return Simulation(outputs, report, comparison)
+    return Simulation(outputs, report, comparison, choice)
 
 
 def golden_outputs(layers: Sequence[ConvLayer], features: _Int8) -> list[_Int8]:
@@ -296,10 +323,14 @@ def _waveforms(vcd: str | os.PathLike[str] | None) -> Iterator[Path | None]:
             yield path
 
 
-def _run(simulator: PysimEngine, job: Job) -> tuple[RunResult, RunError | None]:
+def _report_bytes(progress: Callable[[int, int], None], total: int, written: int) -> None:
+    progress(min(written, total), total)
+
+
+def _run(engine: str, *args: Any, **options: Any) -> tuple[RunResult, RunError | None]:
     """Run a job; what breaks the rules of a bus is returned, so that waveforms are kept."""
     try:
-        return simulator.run([job])[0], None
+        return run_job(engine, *args, **options), None
     except AxiViolation as error:
         return RunResult(), RunError(f"a rule of the memory bus is broken: {error}")
     except TimeoutError as error:
@@ -314,6 +345,7 @@ def _check(result: RunResult, program: Program) -> None:
     raise RunError(
         f"the run ended with error {result.error.name} ({what}) in unit {unit}, "
         f"{_place(result.index, program)}, after {result.counters['cycles']:,} cycles"
+        + (f": {result.waiting}" if result.waiting else "")
     )
 
 

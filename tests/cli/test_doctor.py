@@ -10,9 +10,10 @@ from click.testing import CliRunner
 import trirow.doctor
 from trirow.doctor import examine
 from trirow.main import main
+from trirow_sim.compiled import find_toolchain
 
 NAMES = [
-    *("Python", "numpy", "Amaranth", "engine pysim"),
+    *("Python", "numpy", "Amaranth", "engine pysim", "engine compiled"),
     *("C++ compiler", "Yosys", "nextpnr", "openFPGALoader"),
 ]
 
@@ -27,18 +28,21 @@ def bare(monkeypatch):
     find_spec = trirow.doctor.importlib.util.find_spec
     for variable in ("CXX", "YOSYS", "NEXTPNR_ECP5", "OPENFPGALOADER"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(trirow.doctor.shutil, "which", lambda name, path: None)
+    monkeypatch.setattr(trirow.doctor.shutil, "which", lambda name, path=None: None)
     monkeypatch.setattr(
         trirow.doctor.importlib.util,
         "find_spec",
         lambda name: find_spec(name) if name in ("numpy", "amaranth") else None,
     )
+    find_toolchain.cache_clear()
+    yield
+    find_toolchain.cache_clear()
 
 
 def test_what_an_installation_brings(bare):
     found = tools()
     assert list(found) == NAMES
-    assert [tool.found for tool in found.values()] == [True] * 4 + [False] * 4
+    assert [tool.found for tool in found.values()] == [True] * 4 + [False] * 5
     assert platform.python_version() in found["Python"].detail
     assert found["numpy"].detail == version("numpy")
     assert found["engine pysim"].detail == f"Amaranth {version('amaranth')}"
@@ -53,7 +57,7 @@ def test_table(bare):
     for name in NAMES:
         assert name in result.stdout
     assert result.stdout.count("found") == 4
-    assert result.stdout.count("missing") == 4
+    assert result.stdout.count("missing") == 5
 
 
 def test_json(bare, tmp_path):

@@ -11,6 +11,7 @@ from PIL import Image
 import trirow
 import trirow.sim
 import trirow_golden
+import trirow_sim.engines
 import trirow_sim.simulate
 from trirow.main import main
 from trirow.options import InputError
@@ -142,11 +143,10 @@ def test_vcd(tmp_path):
 
 
 def test_interrupted_run_leaves_nothing(tmp_path, monkeypatch):
-    def interrupt(simulator, job):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(trirow_sim.simulate, "_run", interrupt)
-    monkeypatch.setattr(trirow_sim.simulate, "PysimEngine", lambda *_, **__: None)
     result = run(*SMALL, "--vcd", tmp_path / "waves.vcd", "--json", tmp_path / "result.json")
     assert result.exit_code == 130
     assert result.stderr.strip() == "Error: interrupted"
@@ -235,7 +235,7 @@ def test_failed_run(monkeypatch, tmp_path):
         model.read_errors = range(memory.base, memory.base + 4)
         return model
 
-    monkeypatch.setattr(trirow_sim.simulate, "make_memory", faulty)
+    monkeypatch.setattr(trirow_sim.engines, "make_memory", faulty)
     text = (
         r"the run ended with error READ_RESPONSE \(error response to a read\) in unit sequencer, "
         r"pass 1 of 1 of layer 'random', after \d+ cycles"
@@ -262,16 +262,22 @@ def test_failed_run(monkeypatch, tmp_path):
         (["--seed", "-1"], r"Invalid value for '--seed': -1 is not in the range x>=0\."),
         (["--config", "x"], r"Invalid value for '--config': 'x' is not one of 'tiny', .*"),
         (["--memory", "x"], r"Invalid value for '--memory': 'x' is not one of 'ideal', .*"),
-        (["--engine", "x"], r"Invalid value for '--engine': 'x' is not one of 'auto', 'pysim'\."),
+        (
+            ["--engine", "x"],
+            r"Invalid value for '--engine': 'x' is not one of 'auto', 'pysim', 'compiled'\.",
+        ),
         (["--set", "bus_bytes"], r"Invalid value for '--set': 'bus_bytes' is not a field and .*"),
         (["--set", "lanes=3"], r"Invalid value for '--set': unknown field 'lanes' of a config.*"),
         (["--set", "bus_bytes=3"], r"Invalid value for '--set': bus_bytes must be a power of .*"),
-        (["--clock-mhz", "0"], r"Invalid value for '--clock-mhz': must be finite and above 0"),
-        (["--clock-mhz", "nan"], r"Invalid value for '--clock-mhz': must be finite and above 0"),
+        (["--clock-mhz", "0"], r"Invalid value for '--clock-mhz': must be from 0.001 to 1000000"),
+        (["--clock-mhz", "nan"], r"Invalid value for '--clock-mhz': must be from 0.001 to 1000000"),
         (["--clock-mhz", "1/0"], r"Invalid value for '--clock-mhz': '1/0' is not a number .*"),
         (["--json", "/none/x"], r"Invalid value for '--json': the folder /none of 'x' does not.*"),
         (["--vcd", "/"], r"Invalid value for '--vcd': / is a folder; name a file in it"),
-        (["--vcd", "x", "--json", "x"], r"--vcd and --json must be two files\. Try .*"),
+        (
+            ["--vcd", "x", "--json", "x"],
+            r"--vcd, --trace and --json must be different files\. Try .*",
+        ),
         (["--dilation", "2"], r"No such option '?--dilation'?[.?] Try 'trirow sim --help'\."),
         (["--shape"], r"Option '--shape' requires an argument\. Try 'trirow( sim)? --help'\."),
         (["extra"], r"Got unexpected extra argument \(extra\)\.? Try 'trirow sim --help'\."),
@@ -393,3 +399,13 @@ def test_names_for_scripts():
     assert result.ok
     for name in trirow.__all__:
         assert getattr(trirow, name) is not None
+
+
+def test_trace(tmp_path):
+    path = tmp_path / "trace.json"
+    result = run(*SMALL, "--trace", path)
+    assert result.exit_code == 0, result.output
+    assert f"Timeline: {path}" in result.stdout
+    names = {event["args"]["name"] for event in json.loads(path.read_text())["traceEvents"][1:9:2]}
+    assert {"feature reader", "weight reader", "array"} <= names
+    assert list(tmp_path.iterdir()) == [path]

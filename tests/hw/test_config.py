@@ -186,7 +186,7 @@ def test_the_bus_is_named_when_it_is_wrong(value):
         {"in_lanes": 2},
         {"in_lanes": 64, "line_buffer_bytes": 1536},
         {"out_lanes": 1, "post_lanes": 1},
-        {"out_lanes": 128, "weight_buffer_bytes": 8192},
+        {"out_lanes": 128, "post_lanes": 2, "weight_buffer_bytes": 8192},
         {"post_lanes": 4},
         {"bus_bytes": 2},
         {"bus_bytes": 128},

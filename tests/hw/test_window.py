@@ -9,8 +9,9 @@ from trirow_driver.program import pack_layers
 from trirow_hw.config import PRESETS
 from trirow_hw.errors import ErrorCode
 from trirow_hw.window import Pixel, Window, WindowPass
+from trirow_sim.job import Job
 from trirow_sim.memory import Memory, make_memory
-from trirow_sim.pysim import Job, PysimEngine
+from trirow_sim.pysim import PysimEngine
 from trirow_sim.stream_kit import collect, run, send
 from trirow_sim.unit_kit import WindowModel, empty_layer, pack, random_geometry, unpack
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import trirow_golden
-import trirow_sim.simulate as module
 from trirow_driver.layer import ConvLayer
 from trirow_driver.program import pack_layers
 from trirow_driver.quantise import Quantisation
 from trirow_driver.tiling import UnsupportedError
 from trirow_hw.config import PRESETS
 from trirow_hw.supervisor import COUNTERS
+from trirow_sim import engines
 from trirow_sim.axi import AxiChecker, AxiViolation
 from trirow_sim.memory import IdealMemory, make_memory
 from trirow_sim.pysim import PysimEngine
@@ -178,7 +178,7 @@ def test_mismatch(monkeypatch):
 
     monkeypatch.setattr(trirow_golden, "conv2d_int8", wrong)
     layer, features = random_layer(*SHAPE)
-    simulation = simulate([layer], features, TINY, memory="ideal")
+    simulation = simulate([layer], features, TINY, memory="ideal", engine="pysim")
     assert not simulation.ok
     (report,) = simulation.report.layers
     assert (report.match, report.mismatches, report.outputs) == (False, 1, 36)
@@ -198,7 +198,7 @@ def test_stray_byte(monkeypatch):
 
     monkeypatch.setattr(PysimEngine, "run", stray)
     layer, features = random_layer(*SHAPE)
-    simulation = simulate([layer], features, TINY, memory="ideal")
+    simulation = simulate([layer], features, TINY, memory="ideal", engine="pysim")
     assert not simulation.ok
     assert simulation.report.layers[0].match
     assert not simulation.report.match
@@ -211,10 +211,10 @@ def test_output_that_is_not_written_is_a_mismatch(monkeypatch):
             self.slave.bvalid = 1
 
     monkeypatch.setattr(
-        module, "make_memory", lambda name, memory, bus_bytes, seed: Forgetful(memory, bus_bytes)
+        engines, "make_memory", lambda name, memory, bus_bytes, seed: Forgetful(memory, bus_bytes)
     )
     layer, features = random_layer(*SHAPE)
-    simulation = simulate([layer], features, TINY, memory="ideal")
+    simulation = simulate([layer], features, TINY, memory="ideal", engine="pysim")
     assert simulation.comparison.mismatches == 36
 
 
@@ -231,24 +231,24 @@ def test_error_of_the_memory(monkeypatch, errors, text):
         setattr(model, errors, range(memory.base, memory.base + memory.size))
         return model
 
-    monkeypatch.setattr(module, "make_memory", faulty)
+    monkeypatch.setattr(engines, "make_memory", faulty)
     layer, features = random_layer(*SHAPE)
     match = f"^the run ended with error {re.escape(text)} of layer 'random', after [0-9]+ cycles$"
     with pytest.raises(RunError, match=match):
-        simulate([layer], features, TINY, memory="ideal")
+        simulate([layer], features, TINY, memory="ideal", engine="pysim")
 
 
 def test_error_names_pass_and_layer(monkeypatch):
     def faulty(name, memory, bus_bytes, seed):
         model = make_memory(name, memory, bus_bytes, seed)
-        # The last region is the output of the second layer.
-        model.write_errors = range(memory.base + memory.size - 4, memory.base + memory.size)
+        # The last region is the output of the second layer, at a multiple of 128.
+        model.write_errors = range(memory.base + memory.size - 128, memory.base + memory.size)
         return model
 
-    monkeypatch.setattr(module, "make_memory", faulty)
+    monkeypatch.setattr(engines, "make_memory", faulty)
     layers, features = chain()
     with pytest.raises(RunError, match=r"unit writer, pass [123] of 3 of layer 'b', after"):
-        simulate(layers, features, SMALL, memory="ideal")
+        simulate(layers, features, SMALL, memory="ideal", engine="pysim")
 
 
 def test_watchdog(tmp_path):
@@ -256,7 +256,7 @@ def test_watchdog(tmp_path):
     path = tmp_path / "waves.vcd"
     text = r"error WATCHDOG \(no progress\) in unit sequencer, pass 1 of 1 of layer 'random'"
     with pytest.raises(RunError, match=text):
-        simulate([layer], features, TINY, watchdog=10, vcd=path)
+        simulate([layer], features, TINY, watchdog=10, vcd=path, engine="pysim")
     assert list(tmp_path.iterdir()) == [path]  # the waveforms show what went wrong
     assert path.read_text().count("$enddefinitions") == 1
 
@@ -269,7 +269,7 @@ def test_broken_rule_of_the_bus(monkeypatch):
     layer, features = random_layer(*SHAPE)
     text = "^a rule of the memory bus is broken: cycle 7: AR: address crosses 4 KB$"
     with pytest.raises(RunError, match=text):
-        simulate([layer], features, TINY)
+        simulate([layer], features, TINY, engine="pysim")
 
 
 def test_interrupted_run_leaves_no_waveforms(tmp_path, monkeypatch):
@@ -278,13 +278,17 @@ def test_interrupted_run_leaves_no_waveforms(tmp_path, monkeypatch):
 
     layer, features = random_layer(4, 4, 4, 4)
     with pytest.raises(KeyboardInterrupt):
-        simulate([layer], features, TINY, vcd=tmp_path / "waves.vcd", progress=interrupt)
+        simulate(
+            [layer], features, TINY, vcd=tmp_path / "waves.vcd", progress=interrupt, engine="pysim"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_wrong_arguments(tmp_path):
     layer, features = random_layer(*SHAPE)
-    with pytest.raises(ValueError, match=r"^engine must be one of pysim, not 'verilator'$"):
+    with pytest.raises(
+        ValueError, match=r"^engine must be one of auto, pysim, compiled, not 'verilator'$"
+    ):
         simulate([layer], features, TINY, engine="verilator")
     with pytest.raises(ValueError, match=r"^memory must be one of ideal, ddr, .*, not 'dram'$"):
         simulate([layer], features, TINY, memory="dram")

@@ -21,8 +21,9 @@ from trirow_driver.tiling import Chunk, Tiling, UnsupportedError, tile
 from trirow_hw.config import PRESETS, Config
 from trirow_hw.descriptor import DESCRIPTOR_BYTES, pack_descriptor
 from trirow_hw.errors import ErrorCode
+from trirow_sim.job import Job, RunResult
 from trirow_sim.memory import Memory, MemoryModel, make_memory
-from trirow_sim.pysim import Job, PysimEngine, RunResult
+from trirow_sim.pysim import PysimEngine
 
 TINY, ODD = PRESETS["tiny"], PRESETS["odd"]
 

@@ -11,8 +11,9 @@ from trirow_driver.quantise import Quantisation
 from trirow_driver.tiling import UnsupportedError, tile
 from trirow_hw.config import PRESETS
 from trirow_hw.errors import ErrorCode
+from trirow_sim.job import Job
 from trirow_sim.memory import MEMORY_MODELS, Memory, make_memory
-from trirow_sim.pysim import Job, PysimEngine
+from trirow_sim.pysim import PysimEngine
 
 from .kit import BASE, ODD, TINY, Bench, Link, golden, lay_out, make_layer, make_map, single
 
