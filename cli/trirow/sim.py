@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -459,7 +460,7 @@ def _building(step: str) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int], None] | None]:
+def _progress() -> Iterator[Callable[[int, int, int], None] | None]:
     """Give what shows the progress of a simulation on a terminal, and None elsewhere."""
     if not sys.stderr.isatty():
         yield None
@@ -468,11 +469,18 @@ def _progress() -> Iterator[Callable[[int, int], None] | None]:
         TextColumn("simulating"),
         BarColumn(),
         TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None)
-        yield lambda written, total: bar.update(task, completed=written, total=total)
+        task = bar.add_task("", total=None, rate="")
+        began = time.perf_counter()
+
+        def update(written: int, total: int, cycles: int) -> None:
+            rate = f"{cycles / (time.perf_counter() - began):,.0f} cycles/s"
+            bar.update(task, completed=written, total=total, rate=rate)
+
+        yield update
 
 
 def _show(run: Simulation, work: _Work, vcd: Path | None, trace: Path | None, apart: bool) -> None:

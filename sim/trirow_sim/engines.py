@@ -78,7 +78,7 @@ def run_job(
     seed: int = 1,
     vcd: Path | None = None,
     vcd_range: tuple[int, int] | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
     building: Callable[[str], None] | None = None,
     timeline: Timeline | None = None,
 ) -> RunResult:

@@ -32,7 +32,7 @@ def simulate_layers(
     engine: str = "auto",
     jobs: int = 1,
     scheduler: str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int, int], None] | None = None,
     clock_mhz: float = 100.0,
     name: str = "network",
 ) -> Simulation:
@@ -60,13 +60,14 @@ def simulate_layers(
     """
     golden = golden_outputs(layers, features)
     sizes = [output.size for output in golden]
-    written = 0
+    written = cycles = 0
 
-    def count(index: int, _: object) -> None:
-        nonlocal written
+    def count(index: int, result: object) -> None:
+        nonlocal written, cycles
         written += sizes[index]
+        cycles += result.report.cycles if isinstance(result, Simulation) else 0
         if progress is not None:
-            progress(written, sum(sizes))
+            progress(written, sum(sizes), cycles)
 
     one = partial(_one_layer, config=config, memory=memory, seed=seed, engine=engine)
     given = list(zip(layers, [features, *golden[:-1]], strict=True))

@@ -57,7 +57,7 @@ class PysimEngine:
     vcd : path, optional
         Where waveforms of all signals go.
     progress : callable, optional
-        Called now and then with the bytes written so far.
+        Called now and then with the bytes written and the cycles so far.
     timeline : Timeline, optional
         Is given what each unit does in each cycle of the runs.
 
@@ -75,7 +75,7 @@ class PysimEngine:
         model: MemoryModel,
         *,
         vcd: Path | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int, int], None] | None = None,
         timeline: Timeline | None = None,
     ) -> None:
         self.accelerator = Accelerator(config=config)
@@ -148,7 +148,7 @@ class PysimEngine:
                 await self._write(ctx, "control", RESET)
                 break
             if self._progress is not None and self._cycles % 256 == 0:
-                self._progress(self._written)
+                self._progress(self._written, self._cycles)
         result.seconds = time.perf_counter() - self._began
         error = await self._read(ctx, "error")
         result.error, result.index = ErrorCode(error & 0xFF), error >> 16

@@ -97,7 +97,7 @@ def simulate(
     vcd: str | os.PathLike[str] | None = None,
     vcd_range: tuple[int, int] | None = None,
     trace: str | os.PathLike[str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int, int], None] | None = None,
     building: Callable[[str], None] | None = None,
     watchdog: int = _WATCHDOG,
     clock_mhz: float = 100.0,
@@ -132,7 +132,8 @@ def simulate(
         Where a timeline of the units goes, as a Chrome trace that Perfetto opens; written like the
         waveforms.
     progress : callable, optional
-        Called now and then with the output bytes written so far, and with those of all layers.
+        Called now and then with the output bytes written so far, those of all layers, and the
+        cycles so far.
     building : callable, optional
         Called with a few words at each step when the compiled engine is built.
     watchdog : int
@@ -203,7 +204,7 @@ def simulate(
         raise failure
     _check(result, program)
     if progress is not None:
-        progress(total, total)
+        progress(total, total, result.counters["cycles"])
 
     comparison = compare(image, before, bytes(storage.data), expected)
     outputs = [
@@ -323,8 +324,10 @@ def _waveforms(vcd: str | os.PathLike[str] | None) -> Iterator[Path | None]:
             yield path
 
 
-def _report_bytes(progress: Callable[[int, int], None], total: int, written: int) -> None:
-    progress(min(written, total), total)
+def _report_bytes(
+    progress: Callable[[int, int, int], None], total: int, written: int, cycles: int
+) -> None:
+    progress(min(written, total), total, cycles)
 
 
 def _run(engine: str, *args: Any, **options: Any) -> tuple[RunResult, RunError | None]:

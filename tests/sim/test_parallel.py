@@ -238,14 +238,14 @@ def test_layers_in_any_way(way, apart):
         engine="pysim",
         name="pair",
         clock_mhz=50,
-        progress=lambda written, total: calls.append((written, total)),
+        progress=lambda *values: calls.append(values),
         **way,
     )
     assert simulation.ok
     assert plain(simulation) == plain(apart)
     for got, wanted in zip(simulation.outputs, apart.outputs, strict=True):
         assert np.array_equal(got, wanted)
-    assert calls[-1] == (36 + 20, 36 + 20)
+    assert calls[-1] == (36 + 20, 36 + 20, apart.report.cycles)
     assert calls[0][0] in (36, 20)
 
 

@@ -72,7 +72,7 @@ def run(results):
             features,
             SMALL,
             memory="ideal",
-            progress=lambda written, total: calls.append((written, total)),
+            progress=lambda *values: calls.append(values),
             clock_mhz=50,
             name="pair",
         )
@@ -136,8 +136,10 @@ def test_report_of_a_chain(run, results):
 def test_progress(run):
     _, calls = run
     total = 60 + 54
-    written = [count for count, _ in calls]
-    assert {limit for _, limit in calls} == {total}
+    written = [count for count, _, _ in calls]
+    assert {limit for _, limit, _ in calls} == {total}
+    cycles = [number for _, _, number in calls[:-1]]
+    assert cycles == sorted(cycles)
     assert written == sorted(written)
     assert written[-1] == total
     assert 0 < written[len(written) // 2] <= total
@@ -273,7 +275,7 @@ def test_broken_rule_of_the_bus(monkeypatch):
 
 
 def test_interrupted_run_leaves_no_waveforms(tmp_path, monkeypatch):
-    def interrupt(written, total):
+    def interrupt(written, total, cycles):
         raise KeyboardInterrupt
 
     layer, features = random_layer(4, 4, 4, 4)

@@ -51,7 +51,7 @@ class CompiledEngine:
     vcd_range : (int, int), optional
         First and last cycle of the waveforms, counted from the first cycle of the simulation.
     progress : callable, optional
-        Called now and then with the bytes written so far.
+        Called now and then with the bytes written and the cycles so far.
     building : callable, optional
         Called with a few words at each step of a build.
     timeline : Timeline, optional
@@ -76,7 +76,7 @@ class CompiledEngine:
         seed: int = 1,
         vcd: Path | None = None,
         vcd_range: tuple[int, int] | None = None,
-        progress: Callable[[int], None] | None = None,
+        progress: Callable[[int, int], None] | None = None,
         building: Callable[[str], None] | None = None,
         timeline: Timeline | None = None,
     ) -> None:
@@ -149,7 +149,7 @@ class CompiledEngine:
                     f"the run did not end within {max_cycles} cycles: {self._waiting()}"
                 )
             if self._progress is not None:
-                self._progress(int(self._library.trirow_written(self._handle)))
+                self._progress(int(self._library.trirow_written(self._handle)), self.cycles)
         result.seconds = time.perf_counter() - began
         result.landed = self._landings(result.seconds)
         error = self._read("error")
