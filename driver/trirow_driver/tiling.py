@@ -59,9 +59,8 @@ def tile(layer: ConvLayer, height: int, width: int, config: Config) -> Tiling:
     """Choose the chunks of a layer.
 
     A chunk is a multiple of ``out_lanes`` channels, except the last. Every chunk reads the feature
-    map again, so a layer that fits the weight buffer is one chunk. Of others, a chunk of at most
-    half the buffer is fetched while the one before is computed, a larger one is not, but means
-    fewer passes: the size with the fewest estimated cycles is taken, then with the fewest bytes.
+    map again, so a layer that fits the weight buffer is one chunk. Of others, a chunk is fetched
+    while the one before is computed as far as both fit the buffer.
 
     Parameters
     ----------
@@ -93,43 +92,83 @@ def tile(layer: ConvLayer, height: int, width: int, config: Config) -> Tiling:
             f"takes {group_words * config.multipliers} bytes of the weight buffer, which has "
             f"{config.weight_buffer_bytes} (configuration {config.name!r})",
         )
-    groups = -(-layer.out_channels // config.out_lanes)
-    most = min(groups, config.weight_words // group_words, CONSTANT_GROUPS)
-    cost, size = min(
-        (_cost(layer, height, width, size, groups, group_words, config), size)
-        for size in range(most if most == groups else 1, most + 1)
-    )
-    step = size * config.out_lanes
-    chunks = tuple(
-        Chunk(first, min(step, layer.out_channels - first))
-        for first in range(0, layer.out_channels, step)
-    )
-    return Tiling(chunks, run_words, group_words, row_words, row_pitch, cost[0])
+    sizes, cycles = _choose_sizes(_Cost.of(layer, height, width, group_words, config))
+    chunks, first = [], 0
+    for size in sizes:
+        channels = min(size * config.out_lanes, layer.out_channels - first)
+        chunks.append(Chunk(first, channels))
+        first += channels
+    return Tiling(tuple(chunks), run_words, group_words, row_words, row_pitch, cycles)
 
 
-def _cost(
-    layer: ConvLayer,
-    height: int,
-    width: int,
-    size: int,
-    groups: int,
-    group_words: int,
-    config: Config,
-) -> tuple[int, int]:
-    """Return estimated cycles and bytes with ``size`` lane groups a chunk."""
-    out_rows, out_columns = layer.output_shape(height, width)
-    feature_bytes = height * width * layer.in_channels
-    filter_bytes = layer.weights[0].size + CONSTANT_BYTES
-    passes = -(-groups // size)
-    compute = out_rows * out_columns * size * max(group_words, config.stages)
-    weight_bytes = min(layer.out_channels, size * config.out_lanes) * filter_bytes
-    features, weights = feature_bytes // config.bus_bytes, weight_bytes // config.bus_bytes
-    fits_beside = 2 * size * group_words <= config.weight_words and 2 * size <= CONSTANT_GROUPS
-    if fits_beside:
-        cycles = weights + (passes - 1) * max(compute, features + weights) + max(compute, features)
-    else:
-        cycles = passes * (weights + max(compute, features))
-    return cycles, passes * feature_bytes + layer.out_channels * filter_bytes
+@dataclass(frozen=True)
+class _Cost:
+    """Estimated cycles of one lane group (computing, fetching), of the feature map, and limits."""
+
+    groups: int
+    room: int
+    compute: int
+    fetch: int
+    features: int
+
+    @classmethod
+    def of(
+        cls, layer: ConvLayer, height: int, width: int, group_words: int, config: Config
+    ) -> _Cost:
+        out_rows, out_columns = layer.output_shape(height, width)
+        filter_bytes = layer.weights[0].size + CONSTANT_BYTES
+        return cls(
+            groups=-(-layer.out_channels // config.out_lanes),
+            room=min(config.weight_words // group_words, CONSTANT_GROUPS),
+            compute=out_rows * out_columns * max(group_words, config.stages),
+            fetch=-(-config.out_lanes * filter_bytes // config.bus_bytes),
+            features=-(-height * width * layer.in_channels // config.bus_bytes),
+        )
+
+    def cycles(self, sizes: list[int]) -> int:
+        """Estimate the passes of chunks of these sizes, in lane groups.
+
+        A chunk is fetched while the one before is computed as far as both fit the buffer; the rest
+        comes after it.
+        """
+        total = sizes[0] * self.fetch
+        for size, following in zip(sizes, [*sizes[1:], 0], strict=True):
+            beside = min(following, self.room - size)
+            total += max(size * self.compute, self.features + beside * self.fetch)
+            total += (following - beside) * self.fetch
+        return total
+
+    def growing(self, size: int) -> list[int]:
+        """Return chunks, each as large as the time and the room beside the one before allow."""
+        sizes: list[int] = []
+        left = self.groups
+        while left:
+            size = min(size, left)
+            sizes.append(size)
+            left -= size
+            hidden = (size * self.compute - self.features) // self.fetch
+            size = max(1, min(hidden, self.room - size, self.room // 2))
+        return sizes
+
+
+def _choose_sizes(cost: _Cost) -> tuple[list[int], int]:
+    """Return the lane groups of each chunk, and the estimated cycles.
+
+    Few chunks read the feature map seldom; a small first one lets the array start early. Of equal
+    chunks and of growing ones, the fewest within 1 % of the fastest are taken.
+    """
+    if cost.groups <= cost.room:
+        return [cost.groups], cost.cycles([cost.groups])
+    candidates = []
+    for size in range(1, cost.room + 1):
+        whole, rest = divmod(cost.groups, size)
+        candidates += [[size] * whole + [rest] * (rest > 0), cost.growing(size)]
+    timed = [(cost.cycles(sizes), sizes) for sizes in candidates]
+    limit = min(cycles for cycles, _ in timed) * 1.01
+    cycles, sizes = min(
+        (entry for entry in timed if entry[0] <= limit), key=lambda entry: (len(entry[1]), entry[0])
+    )
+    return sizes, cycles
 
 
 def _check_line_buffer(

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 
@@ -62,8 +64,20 @@ def test_chunks_cover_all_channels_and_fit(config, filters, channels):
         assert groups <= 64
         first += chunk.channels
     assert first == filters
-    for chunk in tiling.chunks[:-1]:
-        assert chunk.channels == tiling.chunks[0].channels
+
+
+def test_chunks_grow_so_that_few_of_them_read_the_features_again():
+    """1x1, 512 to 2048 channels on 7x7: twice what fits. Equal chunks start late, or are many."""
+    tiling = tile(make((2048, 1, 1, 512)), 7, 7, PRESETS["m256"])
+    sizes = [chunk.channels // 16 for chunk in tiling.chunks]
+    assert sum(sizes) == 128
+    assert sizes[0] < 8
+    assert max(sizes) <= 64
+    assert len(sizes) <= 8
+    # Each chunk is fetched (8,320 bytes a group, 16 a cycle) while the one before is computed.
+    for size, following in itertools.pairwise(sizes):
+        assert following * 520 + 1568 <= size * 49 * 32
+        assert size + following <= 64
 
 
 def test_constants_limit_a_chunk_too():
