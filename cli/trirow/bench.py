@@ -16,21 +16,19 @@ from rich.table import Table
 from rich.text import Text
 
 from trirow.options import (
-    Assignment,
     FailedRun,
     InputError,
-    Ratio,
     configuration,
     console,
     json_option,
     parallel_options,
     save_json,
+    simulation_options,
 )
-from trirow_hw.config import PRESETS, Config
+from trirow_hw.config import Config
 from trirow_sim.bench import Bench, Row, RowResult, read_rows
 from trirow_sim.compiled import ToolchainError
-from trirow_sim.engines import ENGINES, choose_engine
-from trirow_sim.memory import MEMORY_MODELS
+from trirow_sim.engines import choose_engine
 from trirow_sim.parallel import ClusterError, MissingPackage
 
 __all__ = ["bench"]
@@ -52,36 +50,7 @@ Examples:
 @click.option(
     "--layer", "layers", metavar="NAME", multiple=True, help="Only layers of this name; repeatable."
 )
-@click.option(
-    "--config",
-    "config_name",
-    type=click.Choice(list(PRESETS)),
-    default="tiny",
-    show_default=True,
-    metavar="NAME",
-    help="Size of the accelerator; `trirow configs` lists them.",
-)
-@click.option(
-    "--set",
-    "overrides",
-    type=Assignment(),
-    multiple=True,
-    help="Replace one field of the configuration, such as bus_bytes=8. Can be repeated.",
-)
-@click.option(
-    "--memory",
-    type=click.Choice(list(MEMORY_MODELS)),
-    default="ddr",
-    show_default=True,
-    help="Model of the memory that the accelerator reads and writes.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(list(ENGINES)),
-    default="auto",
-    show_default=True,
-    help="Simulator. auto takes pysim for small layers and the compiled engine for others.",
-)
+@simulation_options
 @click.option(
     "--seed",
     type=click.IntRange(0),
@@ -92,14 +61,6 @@ Examples:
     "not depend on what else is simulated.",
 )
 @parallel_options("")
-@click.option(
-    "--clock-mhz",
-    type=Ratio(),
-    metavar="MHZ",
-    default="100",
-    show_default=True,
-    help="Clock for which milliseconds are given.",
-)
 @json_option("cycles, bytes and matches of each layer and network")
 def bench(
     file: Path,
@@ -127,8 +88,6 @@ def bench(
     """  # noqa: D301
     if jobs is not None and scheduler is not None:
         raise click.UsageError("--jobs and --scheduler do not go together.")
-    if not 0.001 <= clock_mhz <= 1e6:
-        raise click.BadParameter("must be from 0.001 to 1000000", param_hint="'--clock-mhz'")
     config = configuration(config_name, overrides)
     rows = _chosen(file, nets, layers)
     if engine == "compiled" and scheduler is None:

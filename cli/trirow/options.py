@@ -13,6 +13,8 @@ import click
 from rich.console import Console
 
 from trirow_hw.config import PRESETS, Config
+from trirow_sim.engines import ENGINES
+from trirow_sim.memory import MEMORY_MODELS
 from trirow_sim.report import write_json
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "json_option",
     "parallel_options",
     "save_json",
+    "simulation_options",
 ]
 
 #: Columns of tables that go to a file or a pipe.
@@ -215,6 +218,62 @@ def configuration(name: str, overrides: Sequence[tuple[str, int]]) -> Config:
         return PRESETS[name].override(**dict(overrides))
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--set'") from error
+
+
+def simulation_options(command: _Command) -> _Command:
+    """Add the options that say on what to simulate: configuration, memory, engine, clock."""
+    options = [
+        click.option(
+            "--config",
+            "config_name",
+            type=click.Choice(list(PRESETS)),
+            default="tiny",
+            show_default=True,
+            metavar="NAME",
+            help="Size of the accelerator; `trirow configs` lists them.",
+        ),
+        click.option(
+            "--set",
+            "overrides",
+            type=Assignment(),
+            multiple=True,
+            help="Replace one field of the configuration, such as bus_bytes=8. Can be repeated.",
+        ),
+        click.option(
+            "--memory",
+            type=click.Choice(list(MEMORY_MODELS)),
+            default="ddr",
+            show_default=True,
+            help="Model of the memory that the accelerator reads and writes.",
+        ),
+        click.option(
+            "--engine",
+            type=click.Choice(ENGINES),
+            default="auto",
+            show_default=True,
+            help="Simulator. pysim needs no compiler and does about a thousand cycles a second; "
+            "compiled does half a million and more, after a build of less than a minute that is "
+            "kept. auto takes pysim for small jobs.",
+        ),
+        click.option(
+            "--clock-mhz",
+            type=Ratio(),
+            metavar="MHZ",
+            default="100",
+            show_default=True,
+            callback=_sane_clock,
+            help="Clock for which milliseconds are given.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _sane_clock(ctx: click.Context, param: click.Parameter, value: float) -> float:
+    if not 0.001 <= value <= 1e6:
+        raise click.BadParameter("must be from 0.001 to 1000000", ctx, param)
+    return value
 
 
 def parallel_options(text: str) -> Callable[[_Command], _Command]:

@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from trirow.options import (
-    Assignment,
     CycleRange,
     FailedRun,
     InputError,
@@ -33,17 +32,16 @@ from trirow.options import (
     json_option,
     parallel_options,
     save_json,
+    simulation_options,
 )
 from trirow_driver.float_network import FloatNetwork, load_npz, quantise_network
 from trirow_driver.layer import ConvLayer
 from trirow_driver.picture import CHANNELS, load_picture
 from trirow_driver.quantise import dequantise, quantise
 from trirow_driver.tiling import UnsupportedError
-from trirow_hw.config import PRESETS, Config
+from trirow_hw.config import Config
 from trirow_sim.compiled import ToolchainError
-from trirow_sim.engines import ENGINES
 from trirow_sim.independent import simulate_layers
-from trirow_sim.memory import MEMORY_MODELS
 from trirow_sim.parallel import ClusterError, MissingPackage, WorkerLost
 from trirow_sim.simulate import (
     RunError,
@@ -185,38 +183,7 @@ Examples:
     show_default="grey for models of one channel, else rgb",
     help="Order of the channels that the model expects.",
 )
-@click.option(
-    "--config",
-    "config_name",
-    type=click.Choice(list(PRESETS)),
-    default="tiny",
-    show_default=True,
-    metavar="NAME",
-    help="Size of the accelerator; `trirow configs` lists them.",
-)
-@click.option(
-    "--set",
-    "overrides",
-    type=Assignment(),
-    multiple=True,
-    help="Replace one field of the configuration, such as bus_bytes=8. Can be repeated.",
-)
-@click.option(
-    "--memory",
-    type=click.Choice(list(MEMORY_MODELS)),
-    default="ddr",
-    show_default=True,
-    help="Model of the memory that the accelerator reads and writes.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    default="auto",
-    show_default=True,
-    help="Simulator. pysim needs no compiler and does about a thousand cycles a second; compiled "
-    "does half a million and more, after a build of less than a minute that is kept. auto takes "
-    "pysim for small jobs.",
-)
+@simulation_options
 @parallel_options(
     " Needs --model: each of its layers is then run by itself, fed with golden's input, so that no "
     "layer waits for another."
@@ -233,14 +200,6 @@ Examples:
     type=OutputFile(),
     help="Write a timeline of the units to this file, as JSON that ui.perfetto.dev opens: what "
     "each one does for which pass, and why the array waits.",
-)
-@click.option(
-    "--clock-mhz",
-    type=Ratio(),
-    metavar="MHZ",
-    default="100",
-    show_default=True,
-    help="Clock for which milliseconds are given.",
 )
 @json_option("cycles, bytes and matches of each layer")
 @click.pass_context
@@ -292,8 +251,6 @@ def sim(
     files = [path for path in (vcd, trace, json_file) if path is not None]
     if len(set(files)) != len(files):
         raise click.UsageError("--vcd, --trace and --json must be different files.")
-    if not 0.001 <= clock_mhz <= 1e6:
-        raise click.BadParameter("must be from 0.001 to 1000000", param_hint="'--clock-mhz'")
     config = configuration(config_name, overrides)
     if model is None:
         work = _random(shape, out, kernel, stride, pad, seed)

@@ -50,7 +50,7 @@ class TestStorage:
             memory.read(addr, 4)
         with pytest.raises(IndexError):
             memory.write(addr, b"abcd", 0)
-        assert not any(memory.data)
+        assert not any(bytes(memory.data))
 
     def test_wrong_parameters(self):
         with pytest.raises(ValueError, match="size must be a positive number of bytes, not 0"):
@@ -393,7 +393,7 @@ def traffic(model, memory, bus_bytes, seed, bursts=60):
             if strobes[i // bus_bytes] >> i % bus_bytes & 1:
                 expected[offset + i] = byte
     checker = run(model, writer)
-    assert memory.data == expected
+    assert bytes(memory.data) == expected
     assert [b.resp for b in writer.b] == [OKAY] * bursts
 
     reader = ScriptedMaster(bus_bytes, r_ready=lambda cycle: busy(3) > 0)

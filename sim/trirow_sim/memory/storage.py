@@ -1,5 +1,7 @@
 """The bytes behind a memory model."""
 
+import mmap
+
 __all__ = ["Memory"]
 
 
@@ -15,8 +17,9 @@ class Memory:
 
     Attributes
     ----------
-    data : bytearray
-        The bytes themselves, for loading images and for comparison.
+    data : mmap
+        The bytes themselves, for loading images and for comparison; used like a bytearray. Pages
+        that nobody touches take no memory, so it may be as large as the address space.
     """
 
     __slots__ = ("_base", "_size", "data")
@@ -28,7 +31,7 @@ class Memory:
             raise ValueError(f"base must not be negative, not {base!r}")
         self._base = base
         self._size = size
-        self.data = bytearray(size)
+        self.data = mmap.mmap(-1, size)
 
     @property
     def base(self) -> int:
