@@ -122,9 +122,9 @@ class FeatureReader(wiring.Component):
             fetcher.starving.eq(self.starving),
             fetcher.urgent.eq(self.starving & ~self.on_the_way),
         ]
-        allocated, written = Signal(range(config.line_bank_words + 1)), Signal()
+        allocated = Signal(range(config.line_bank_words + 1))
         self._elaborate_allocation(m, fetcher, arriving, allocated)
-        self._elaborate_arrival(m, arriving, unpacker, allocated, written)
+        self._elaborate_arrival(m, arriving, unpacker, allocated)
         return m
 
     def _elaborate_allocation(self, m, fetcher, arriving, allocated):
@@ -204,11 +204,11 @@ class FeatureReader(wiring.Component):
             released = Mux(self.release_valid & (self.release.bank == b), self.release.words, 0)
             m.d.sync += count.eq(count + released - Mux(bank == b, given, 0))
 
-    def _elaborate_arrival(self, m, arriving, unpacker, allocated, written):
+    def _elaborate_arrival(self, m, arriving, unpacker, allocated):
         """Cut what arrives at the ends of the rows and write it to its places."""
         config = self._config
         depth = config.line_bank_words
-        places = Signal(range(BANKS * depth + 1))
+        places, written = Signal(range(BANKS * depth + 1)), Signal()
         rows_left, words_left = Signal(16), Signal(16)
         bank = Signal(range(BANKS))
         starts = Array(Signal(range(depth), name=f"start{b}") for b in range(BANKS))

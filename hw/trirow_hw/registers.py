@@ -108,25 +108,24 @@ class Registers(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        enable, pending = Signal(), Signal()
+        enable = Signal()
         ended = Signal()
         m.d.comb += [
             ended.eq(self.done | (self.error.code != 0)),
-            pending.eq(ended & enable),
-            self.interrupt.eq(pending),
+            self.interrupt.eq(ended & enable),
         ]
-        self._elaborate_reads(m, self._values(enable, pending))
+        self._elaborate_reads(m, self._values(enable))
         self._elaborate_writes(m, enable)
         return m
 
-    def _values(self, enable, pending):
+    def _values(self, enable):
         config = self._config
         failed = self.error.code != 0
         return {
             "id": ID,
             "version": VERSION,
             "control": enable << 8,
-            "status": Cat(self.busy, self.done, failed, pending),
+            "status": Cat(self.busy, self.done, failed, self.interrupt),
             "error": self.error.as_value(),
             "descriptor": self.descriptor,
             "base": self.base,

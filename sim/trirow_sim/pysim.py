@@ -81,7 +81,6 @@ class PysimEngine:
         self.accelerator = Accelerator(config=config)
         self.model = model
         self.checker = AxiChecker(config.bus_bytes)
-        self._config = config
         self._vcd = vcd
         self._progress = progress
         self._timeline = timeline
