@@ -9,7 +9,7 @@ export PIP_NO_WARN_SCRIPT_LOCATION = 1
 
 SIM := --model examples/digits/weights.npz --image examples/digits/images/digit_7.png
 
-.PHONY: help setup sim test test-all lint format synth-check bench train clean
+.PHONY: help setup sim test test-all lint format synth-check fuzz bench train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,9 @@ lint: $(VENV)/.lint ## Check style (ruff) and types (mypy)
 format: $(VENV)/.lint ## Format the sources
 	@$(BIN)/ruff format
 	@$(BIN)/ruff check --fix
+
+fuzz: $(VENV)/.test ## Run random layers in the compiled engine: SECONDS=600 SEED=1
+	@$(BIN)/python tests/fuzz.py --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1)
 
 bench: $(VENV)/.core ## Measure the layers of docs/performance.md
 	@$(BIN)/python tests/bench_layers.py

@@ -9,13 +9,14 @@ A layer of random numbers, in RTL against golden:
     print(run.ok, run.report.cycles, run.outputs[0].shape)
 """
 
+from trirow_driver.conv_layer import ConvLayer, quantise_conv
 from trirow_driver.float_network import FloatConv, FloatNetwork, load_npz, quantise_network
-from trirow_driver.layer import ConvLayer, quantise_conv
 from trirow_driver.picture import load_picture
 from trirow_driver.quantise import Quantisation, dequantise, from_range, quantise
 from trirow_hw.config import PRESETS, Config
+from trirow_sim.case import random_layer
 from trirow_sim.memory import MEMORY_MODELS
-from trirow_sim.simulate import RunError, Simulation, golden_outputs, random_layer, simulate
+from trirow_sim.simulate import RunError, Simulation, golden_outputs, simulate
 
 __all__ = [
     "MEMORY_MODELS",

@@ -67,7 +67,7 @@ def bench(
     nets: Sequence[str],
     layers: Sequence[str],
     config_name: str,
-    overrides: Sequence[tuple[str, int]],
+    overrides: Sequence[tuple[str, Any]],
     memory: str,
     engine: str,
     seed: int,
@@ -214,7 +214,10 @@ def _table(network: dict[str, Any], results: Sequence[RowResult]) -> Table:
         shapes = ["", "", ""]
         if row.op == "conv":
             stride = "" if row.stride == (1, 1) else f" stride {row.stride[0]}"
-            shapes = [_by(row.in_shape), _by(row.out_shape), _by(row.kernel) + stride]
+            groups = f" groups {row.groups}" if row.groups > 1 else ""
+            dilation = f" dilation {row.dilation}" if row.dilation > 1 else ""
+            kernel = _by(row.kernel) + stride + dilation + groups
+            shapes = [_by(row.in_shape), _by(row.out_shape), kernel]
         if result.report is not None:
             entry = result.report.to_dict()
             numbers, verdict = _numbers(entry), _agreement(entry, [])

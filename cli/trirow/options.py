@@ -14,8 +14,8 @@ from rich.console import Console
 
 from trirow_hw.config import PRESETS, Config
 from trirow_sim.engines import ENGINES
+from trirow_sim.files import write_json
 from trirow_sim.memory import MEMORY_MODELS
-from trirow_sim.report import write_json
 
 __all__ = [
     "Assignment",
@@ -27,6 +27,7 @@ __all__ = [
     "Pair",
     "Ratio",
     "Shape",
+    "add_options",
     "configuration",
     "console",
     "json_option",
@@ -87,26 +88,29 @@ class Shape(_ParamType):
 
 
 class Pair(_ParamType):
-    """Two integers of at least 1 with an x between them, or one for both.
+    """Two integers with an x between them, or one for both.
 
     Parameters
     ----------
     name : str
         What help texts call it.
+    least : int
+        Smallest integer.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, least: int = 1) -> None:
         self.name = name
+        self._least = least
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
         """Return (rows, columns)."""
         numbers = _integers(value, "x")
-        if numbers is None or len(numbers) > 2 or min(numbers) < 1:
+        if numbers is None or len(numbers) > 2 or min(numbers) < self._least:
             self.fail(
-                f"{value!r} is not rows x columns, each at least 1, such as 3x3, nor one number "
-                f"for both",
+                f"{value!r} is not rows x columns, each at least {self._least}, such as 3x3, nor "
+                f"one number for both",
                 param,
                 ctx,
             )
@@ -114,19 +118,21 @@ class Pair(_ParamType):
 
 
 class Pad(_ParamType):
-    """``t,l,b,r``, each at least 0, or one number for all sides."""
+    """``t,l,b,r``, each at least 0, or one number for all sides, or ``same``."""
 
     name = "t,l,b,r"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int, int, int]:
-        """Return (top, left, bottom, right)."""
+    ) -> tuple[int, int, int, int] | str:
+        """Return (top, left, bottom, right), or ``same``."""
+        if value.strip().lower() == "same":
+            return "same"
         numbers = _integers(value, ",")
         if numbers is None or len(numbers) not in (1, 4):
             self.fail(
                 f"{value!r} is not top,left,bottom,right, each at least 0, such as 1,1,1,1, nor "
-                f"one number for all sides",
+                f"one number for all sides, nor 'same'",
                 param,
                 ctx,
             )
@@ -135,14 +141,17 @@ class Pad(_ParamType):
 
 
 class Assignment(_ParamType):
-    """``FIELD=VALUE`` with an integer."""
+    """``FIELD=VALUE`` with an integer, or for requantise_modes with names."""
 
     name = "FIELD=VALUE"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
+    ) -> tuple[str, int | tuple[str, ...]]:
         """Return (field, value)."""
+        modes = re.fullmatch(r"\s*requantise_modes\s*=\s*([a-z0-9+]+)\s*", value)
+        if modes is not None:
+            return "requantise_modes", tuple(modes[1].split("+"))
         match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(-?[0-9]{1,9})\s*", value)
         if match is None:
             self.fail(f"{value!r} is not a field and an integer, such as bus_bytes=8", param, ctx)
@@ -212,7 +221,7 @@ class OutputFile(_ParamType):
         return path
 
 
-def configuration(name: str, overrides: Sequence[tuple[str, int]]) -> Config:
+def configuration(name: str, overrides: Sequence[tuple[str, Any]]) -> Config:
     """Return a configuration with some fields replaced, as ``--config`` and ``--set`` say."""
     try:
         return PRESETS[name].override(**dict(overrides))
@@ -237,7 +246,8 @@ def simulation_options(command: _Command) -> _Command:
             "overrides",
             type=Assignment(),
             multiple=True,
-            help="Replace one field of the configuration, such as bus_bytes=8. Can be repeated.",
+            help="Replace one field of the configuration, such as bus_bytes=8 or "
+            "requantise_modes=float32+fixed. Can be repeated.",
         ),
         click.option(
             "--memory",
@@ -265,9 +275,18 @@ def simulation_options(command: _Command) -> _Command:
             help="Clock for which milliseconds are given.",
         ),
     ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+    return add_options(options)(command)
+
+
+def add_options(options: Sequence[Callable[[Any], Any]]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds options to a command, in their order."""
+
+    def decorate(command: _Command) -> _Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def _sane_clock(ctx: click.Context, param: click.Parameter, value: float) -> float:

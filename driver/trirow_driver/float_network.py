@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from trirow_driver.layer import ConvLayer, quantise_conv
+from trirow_driver.conv_layer import ConvLayer, quantise_conv
 from trirow_driver.quantise import Quantisation, from_range
 
 __all__ = [

@@ -20,7 +20,7 @@ __all__ = ["FORMAT_VERSION", "KINDS", "DdrImage", "ImageBuilder", "ImageError", 
 FORMAT_VERSION = 1
 """Version of the manifest that is written, and the only one that is read."""
 
-KINDS = ("descriptors", "weights", "blob", "table")
+KINDS = ("descriptors", "weights", "blob", "sums")
 """What a region can hold."""
 
 _MANIFEST_FIELDS = ("version", "configuration", "base", "alignment", "sha256", "regions")
@@ -297,7 +297,7 @@ class ImageBuilder:
         if alignment < bus_bytes:
             raise ImageError(f"alignment must be at least bus_bytes {bus_bytes}, not {alignment}")
         self._data = bytearray()
-        self._regions: list[Region] = []
+        self._regions: dict[str, Region] = {}
 
     def add(
         self,
@@ -328,7 +328,7 @@ class ImageBuilder:
             If the name is taken, both `data` and `size` are missing, `data` is longer than
             `size`, or `Region` refuses a field.
         """
-        if any(region.name == name for region in self._regions):
+        if name in self._regions:
             raise ImageError(f"region {name!r}: name must be unique")
         if data is None and size is None:
             raise ImageError(f"region {name!r}: data or size must be given")
@@ -337,7 +337,7 @@ class ImageBuilder:
         region = Region(name, kind, offset, size, shape, layout, scale, zero_point)
         self._check_fit(region, data or b"")
         self._data.extend(bytes(offset + region.size - len(self._data)))
-        self._regions.append(region)
+        self._regions[name] = region
         self.fill(name, data or b"")
         return region
 
@@ -349,13 +349,13 @@ class ImageBuilder:
         ImageError
             If there is no such region, or `data` is longer than it.
         """
-        region = _find(self._regions, name)
+        region = self._find(name)
         self._check_fit(region, data)
         self._data[region.offset : region.offset + len(data)] = data
 
     def address(self, name: str) -> int:
         """Return the address of a region's first byte; ImageError if there is no such region."""
-        return self._base + _find(self._regions, name).offset
+        return self._base + self._find(name).offset
 
     def build(self, configuration: Mapping[str, Any]) -> DdrImage:
         """Return the image, its size rounded up to the alignment so that whole beats can be read.
@@ -366,7 +366,15 @@ class ImageBuilder:
             As for `DdrImage`.
         """
         data = bytes(self._data).ljust(self._aligned(len(self._data)), b"\0")
-        return DdrImage(configuration, self._base, data, tuple(self._regions), self._alignment)
+        return DdrImage(
+            configuration, self._base, data, tuple(self._regions.values()), self._alignment
+        )
+
+    def _find(self, name: str) -> Region:
+        try:
+            return self._regions[name]
+        except KeyError:
+            raise ImageError(f"region {name!r} is not in the image") from None
 
     def _aligned(self, size: int) -> int:
         return -(-size // self._alignment) * self._alignment

@@ -1,201 +1,258 @@
-"""Cut a layer's weights into chunks that fit the weight buffer."""
+"""Cut operations into passes that fit the accelerator: weight chunks, parts of filters, strips."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from trirow_driver.layer import ConvLayer
-from trirow_hw.config import (
-    BANKS,
-    CONSTANT_BYTES,
-    CONSTANT_GROUPS,
-    MAX_KERNEL,
-    MAX_STRIDE,
-    Config,
-)
+import numpy as np
 
-__all__ = ["Chunk", "Tiling", "UnsupportedError", "tile"]
+from trirow_driver.chunks import choose_chunks
+from trirow_driver.constants import pool_filters
+from trirow_driver.operation import Filters, Operation, Sum, UnsupportedError, fixed_scale
+from trirow_driver.parts import Part, cut_filters
+from trirow_driver.strips import cut_output
+from trirow_driver.view import View
+from trirow_hw.config import TABLE_ENTRIES, Config
+from trirow_hw.descriptor import OP_MAX_POOL, OP_SUM_POOL
 
+__all__ = ["Pass", "Tiling", "tile"]
 
-class UnsupportedError(ValueError):
-    """The configuration cannot compute the layer; the message names the layer and the limit."""
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Output channels ``first`` to ``first + channels`` of a layer."""
-
-    first: int
-    channels: int
+_PARTIAL_BYTES = 4
+#: The values of bytes 0 to 255.
+_IDENTITY = np.arange(TABLE_ENTRIES, dtype=np.uint8).view(np.int8).astype(np.int32)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One pass: an operation that fits, with one chunk of weights.
+
+    Parameters
+    ----------
+    operation : Operation
+        Its views begin at the beginning of their blobs.
+    load, keep : bool
+        The chunk is read from memory; it stays for the next pass.
+    wait, second_wait : bool
+        All earlier outputs must have landed before the feature map, or the second operand, is read.
+    partial_in, partial_out : View or None
+        int32 sums of an earlier pass that are added, and those that are written.
+    source_is_target, second_is_target : bool
+        The feature map, or the second operand, is the output of an earlier pass of the same layer.
+    """
+
+    operation: Operation
+    load: bool = True
+    keep: bool = False
+    wait: bool = False
+    second_wait: bool = False
+    partial_in: View | None = None
+    partial_out: View | None = None
+    source_is_target: bool = False
+    second_is_target: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class Tiling:
     """How a layer is computed.
 
     Parameters
     ----------
-    chunks : tuple of Chunk
-        In order of their channels; each is one pass over the feature map.
-    run_words : int
-        Words of ``in_lanes`` bytes that a kernel row takes.
-    group_words : int
-        Words that a lane group takes in the memory of each lane.
-    row_words, row_pitch : int
-        Words of a row of the feature map, and the same rounded up to even.
+    passes : tuple of Pass
     cycles : int
         Estimated cycles of all passes.
     """
 
-    chunks: tuple[Chunk, ...]
-    run_words: int
-    group_words: int
-    row_words: int
-    row_pitch: int
+    passes: tuple[Pass, ...]
     cycles: int
 
+    @property
+    def partial(self) -> bool:
+        """Some sums go through memory."""
+        return any(step.partial_out is not None for step in self.passes)
 
-def tile(layer: ConvLayer, height: int, width: int, config: Config) -> Tiling:
-    """Choose the chunks of a layer.
 
-    A chunk is a multiple of ``out_lanes`` channels, except the last. Every chunk reads the feature
-    map again, so a layer that fits the weight buffer is one chunk. Of others, a chunk is fetched
-    while the one before is computed as far as both fit the buffer.
+def tile(name: str, operations: Sequence[Operation], config: Config) -> Tiling:
+    """Cut the operations of a layer into passes.
+
+    Operations with the same filters are computed chunk by chunk, so that a chunk of weights is read
+    once for all of them. Rows that exceed the line buffer are cut into strips of columns; a filter
+    of which not even one lane group fits is cut along channels, kernel rows and kernel columns,
+    with int32 partial sums in memory. Nothing is refused for its size.
 
     Parameters
     ----------
-    layer : ConvLayer
-    height, width : int
-        Rows and columns of its feature map.
+    name : str
+        Name of the layer, for messages.
+    operations : sequence of Operation
     config : Config
 
     Raises
     ------
     UnsupportedError
-        If kernel, stride, rows or weights are beyond what the configuration can do.
+        If a maximum pool has to be cut, and mode ``fixed`` is not built in, with which the maxima
+        of the parts are combined.
     """
-    rows, columns = layer.kernel
-    if max(rows, columns) > MAX_KERNEL:
-        _refuse(layer, f"kernel {rows}x{columns} is larger than {MAX_KERNEL}x{MAX_KERNEL}")
-    if max(layer.stride) > MAX_STRIDE:
-        _refuse(layer, f"stride {layer.stride} is larger than {MAX_STRIDE}")
-    run_words = -(-columns * layer.in_channels // config.in_lanes)
-    row_words = -(-width * layer.in_channels // config.in_lanes)
-    row_pitch = row_words + row_words % 2
-    _check_line_buffer(layer, width, run_words, row_pitch, config)
+    by_filters: dict[int, list[Operation]] = {}
+    for operation in operations:
+        by_filters.setdefault(id(operation.filters), []).append(operation)
+    passes: list[Pass] = []
+    cycles = 0
+    for same in by_filters.values():
+        cut = _Cut(name, same, config)
+        passes += cut.passes()
+        cycles += cut.cycles
+    return Tiling(tuple(passes), cycles)
 
-    group_words = rows * run_words
-    if group_words > config.weight_words:
-        _refuse(
-            layer,
-            f"a lane group of {config.out_lanes} filters of {rows}x{columns}x{layer.in_channels} "
-            f"takes {group_words * config.multipliers} bytes of the weight buffer, which has "
-            f"{config.weight_buffer_bytes} (configuration {config.name!r})",
+
+class _Cut:
+    """Operations with the same filters, and how they are cut."""
+
+    def __init__(self, name: str, operations: list[Operation], config: Config) -> None:
+        self.name, self.config = name, config
+        self.operations = operations
+        self.shape = operations[0]
+        self.lanes = self.shape.lanes(config)
+        self.parts = cut_filters(operations, config)
+        self.maximum = self.shape.op == OP_MAX_POOL
+        if self.maximum and len(self.parts) > 1 and "fixed" not in config.requantise_modes:
+            rows, columns = self.shape.kernel
+            raise UnsupportedError(
+                f"layer {name!r}: a maximum over {rows}x{columns} values exceeds the line buffer; "
+                f"to combine its parts needs requantisation mode fixed, which is not built into "
+                f"configuration {config.name!r}"
+            )
+        self.sizes, self.cycles = choose_chunks(operations, self.parts, config)
+        # Sums of parts and a second feature map share a port: the latter comes in later passes.
+        self.combination: _Cut | None = None
+        if len(self.parts) > 1 and self.shape.sum is not None:
+            self.combination = self._combined()
+            self.cycles += self.combination.cycles
+
+    def passes(self) -> Iterator[Pass]:
+        """Yield the passes: chunk by chunk, part by part, operation by operation."""
+        first = 0
+        for size in self.sizes:
+            channels = min(size * self.lanes, self.shape.filters.channels - first)
+            for index, part in enumerate(self.parts):
+                filters = self._filters(first, channels, index)
+                pieces = [
+                    piece
+                    for operation in self.operations
+                    for piece in cut_output(
+                        self._piece(operation, first, part, index, filters), self.config
+                    )
+                ]
+                yield from self._linked(pieces, index)
+            first += channels
+        if self.combination is not None:
+            for k, step in enumerate(self.combination.passes()):
+                yield replace(step, wait=k == 0, source_is_target=True)
+
+    def _linked(self, pieces: Sequence[Operation], index: int) -> Iterator[Pass]:
+        """Yield the passes of one chunk of one part, which share its weights."""
+        final = index == len(self.parts) - 1
+        again = index > 0 and self.maximum
+        for k, piece in enumerate(pieces):
+            sums = _partial(piece.target)
+            yield Pass(
+                replace(piece, second=piece.target) if again else piece,
+                load=k == 0,
+                keep=k < len(pieces) - 1,
+                second_wait=index > 0 and k == 0,
+                partial_in=sums if index and not self.maximum else None,
+                partial_out=None if final or self.maximum else sums,
+                second_is_target=again,
+            )
+
+    def _combined(self) -> _Cut:
+        """Return what combines finished outputs with the second feature map, in place."""
+        shape, channels = self.shape, self.shape.filters.channels
+        filters = pool_filters(channels, *fixed_scale(np.ones(channels)), shape.filters.tables)
+        copies = [
+            Operation(
+                OP_SUM_POOL,
+                operation.target,
+                operation.target,
+                (1, 1),
+                (1, 1),
+                0,
+                0,
+                filters,
+                fixed=True,
+                second=operation.second,
+                sum=shape.sum,
+            )
+            for operation in self.operations
+        ]
+        return _Cut(self.name, copies, self.config)
+
+    def _filters(self, first: int, channels: int, index: int) -> Filters:
+        """Return the weights and constants of a chunk of a part."""
+        filters, part = self.shape.filters, self.parts[index]
+        outputs = slice(first, first + channels)
+        weights = filters.weights[outputs]
+        if not self.shape.pools:
+            weights = weights[:, part.row :][:, : part.rows]
+            weights = weights[:, :, part.column :][:, :, : part.columns]
+        if self.shape.dense:
+            weights = weights[..., part.channel :][..., : part.channels]
+        tables = filters.tables
+        if index and self.maximum:
+            tables = (_IDENTITY, _IDENTITY)
+        elif index < len(self.parts) - 1 or self.combination is not None:
+            # Tables come with the last pass over an output.
+            tables = ()
+        return replace(filters.slice(outputs, weights), tables=tables)
+
+    def _piece(
+        self, operation: Operation, first: int, part: Part, index: int, filters: Filters
+    ) -> Operation:
+        """Return an operation for one part of the filters and the channels of one chunk."""
+        channels = filters.channels
+        dense = operation.dense
+        source = operation.source.take_channels(
+            *((part.channel, part.channels) if dense else (first, channels))
         )
-    sizes, cycles = _choose_sizes(_Cost.of(layer, height, width, group_words, config))
-    chunks, first = [], 0
-    for size in sizes:
-        channels = min(size * config.out_lanes, layer.out_channels - first)
-        chunks.append(Chunk(first, channels))
-        first += channels
-    return Tiling(tuple(chunks), run_words, group_words, row_words, row_pitch, cycles)
-
-
-@dataclass(frozen=True)
-class _Cost:
-    """Estimated cycles of one lane group (computing, fetching), of the feature map, and limits."""
-
-    groups: int
-    room: int
-    compute: int
-    fetch: int
-    features: int
-
-    @classmethod
-    def of(
-        cls, layer: ConvLayer, height: int, width: int, group_words: int, config: Config
-    ) -> _Cost:
-        out_rows, out_columns = layer.output_shape(height, width)
-        filter_bytes = layer.weights[0].size + CONSTANT_BYTES
-        return cls(
-            groups=-(-layer.out_channels // config.out_lanes),
-            room=min(config.weight_words // group_words, CONSTANT_GROUPS),
-            compute=out_rows * out_columns * max(group_words, config.stages),
-            fetch=-(-config.out_lanes * filter_bytes // config.bus_bytes),
-            features=-(-height * width * layer.in_channels // config.bus_bytes),
+        # The kernel's rows and columns of the part begin further down and right.
+        top, left = operation.top - part.row, operation.left - part.column
+        rows, columns = max(0, -top), max(0, -left)
+        source = source.take_rows(rows, max(0, source.rows - rows))
+        source = source.take_columns(columns, max(0, source.columns - columns))
+        total = operation.sum
+        if index and self.maximum:
+            mantissa, left_shift, right_shift = _one()
+            low, high = operation.low, operation.high
+            total = Sum(True, mantissa, left_shift, right_shift, 0, low, high)
+        elif self.combination is not None:
+            total = None
+        second = operation.second if total is not None else None
+        return replace(
+            operation,
+            source=source,
+            target=operation.target.take_channels(first, channels),
+            second=second and second.take_channels(first, channels),
+            sum=total,
+            kernel=(part.rows, part.columns),
+            top=max(0, top),
+            left=max(0, left),
+            filters=filters,
         )
 
-    def cycles(self, sizes: list[int]) -> int:
-        """Estimate the passes of chunks of these sizes, in lane groups.
 
-        A chunk is fetched while the one before is computed as far as both fit the buffer; the rest
-        comes after it.
-        """
-        total = sizes[0] * self.fetch
-        for size, following in zip(sizes, [*sizes[1:], 0], strict=True):
-            beside = min(following, self.room - size)
-            total += max(size * self.compute, self.features + beside * self.fetch)
-            total += (following - beside) * self.fetch
-        return total
-
-    def growing(self, size: int) -> list[int]:
-        """Return chunks, each as large as the time and the room beside the one before allow."""
-        sizes: list[int] = []
-        left = self.groups
-        while left:
-            size = min(size, left)
-            sizes.append(size)
-            left -= size
-            hidden = (size * self.compute - self.features) // self.fetch
-            size = max(1, min(hidden, self.room - size, self.room // 2))
-        return sizes
+def _one() -> tuple[int, int, int]:
+    """Return mantissa, left and right shift of the scale 1 in mode ``fixed``."""
+    mantissa, shifts = (int(words[0]) for words in fixed_scale(np.ones(1)))
+    return mantissa, shifts & 0xF, shifts >> 8
 
 
-def _choose_sizes(cost: _Cost) -> tuple[list[int], int]:
-    """Return the lane groups of each chunk, and the estimated cycles.
-
-    Few chunks read the feature map seldom; a small first one lets the array start early. Of equal
-    chunks and of growing ones, the fewest within 1 % of the fastest are taken.
-    """
-    if cost.groups <= cost.room:
-        return [cost.groups], cost.cycles([cost.groups])
-    candidates = []
-    for size in range(1, cost.room + 1):
-        whole, rest = divmod(cost.groups, size)
-        candidates += [[size] * whole + [rest] * (rest > 0), cost.growing(size)]
-    timed = [(cost.cycles(sizes), sizes) for sizes in candidates]
-    limit = min(cycles for cycles, _ in timed) * 1.01
-    cycles, sizes = min(
-        (entry for entry in timed if entry[0] <= limit), key=lambda entry: (len(entry[1]), entry[0])
+def _partial(target: View) -> View:
+    """Return where the int32 sums of an output lie: as the output, with four bytes for each."""
+    return View(
+        target.address * _PARTIAL_BYTES,
+        target.rows,
+        target.columns,
+        target.channels * _PARTIAL_BYTES,
+        target.row_pitch * _PARTIAL_BYTES,
+        target.pixel_pitch * _PARTIAL_BYTES,
     )
-    return sizes, cycles
-
-
-def _check_line_buffer(
-    layer: ConvLayer, width: int, run_words: int, row_pitch: int, config: Config
-) -> None:
-    rows, _ = layer.kernel
-    bank = config.line_bank_words
-    needed = -(-rows // BANKS) * row_pitch
-    buffer = (
-        f"the line buffer, which has {config.line_buffer_bytes} (configuration {config.name!r})"
-    )
-    if rows > 1 and needed > bank:
-        _refuse(
-            layer,
-            f"{rows} rows of {width}x{layer.in_channels} take "
-            f"{BANKS * needed * config.in_lanes} bytes of {buffer}",
-        )
-    # A single row may be longer than its bank: it streams, but its window has to fit, with the
-    # columns that a stride leaves behind it.
-    step = -(-layer.stride[1] * layer.in_channels // config.in_lanes)
-    if rows == 1 and row_pitch > bank and run_words + 2 * step + 4 > bank:
-        _refuse(
-            layer,
-            f"the window of {layer.kernel[1]}x{layer.in_channels} bytes and the next take "
-            f"{BANKS * (run_words + 2 * step + 4) * config.in_lanes} bytes of {buffer}",
-        )
-
-
-def _refuse(layer: ConvLayer, text: str) -> None:
-    raise UnsupportedError(f"layer {layer.name!r}: {text}")

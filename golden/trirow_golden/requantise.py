@@ -1,12 +1,14 @@
 """Requantisation: from int32 accumulators to int8 activations by one multiplier per channel.
 
-`requantise` is the contract, in float32 as the frameworks compute it. `requantise_integer` gives
-the same result, bit for bit, with integers only and is the algorithm of the gateware; its
-multipliers come from `encode_multiplier`.
+`requantise` is the contract of mode "float32", as the frameworks compute it. `requantise_integer`
+gives the same result, bit for bit, with integers only and is the algorithm of the gateware; its
+multipliers come from `encode_multiplier`. Mode "fixed" is in `trirow_golden.fixed`.
 """
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trirow_golden.checks import check_output, check_scale, check_type
 
 MANTISSA_BITS = 24
 MAX_EXPONENT = 56  # |acc| * M is below 2**55, so that (|acc| * M) * 2**-56 is below 1/2
@@ -41,13 +43,10 @@ def conv_multiplier(
     ValueError
         If a scale is outside its range, or a multiplier overflows float32.
     """
-    _check_type("scale_weights", scale_weights, np.float32)
+    check_type("scale_weights", scale_weights, np.float32)
     _check_channels("scale_weights", scale_weights)
+    rounded_in, rounded_out = check_scale("scale_in", scale_in), check_scale("scale_out", scale_out)
     with np.errstate(over="ignore", under="ignore"):
-        rounded_in, rounded_out = np.float32(scale_in), np.float32(scale_out)
-        for name, scale in (("scale_in", rounded_in), ("scale_out", rounded_out)):
-            if not 0 < scale < np.inf:
-                raise ValueError(f"{name} must be positive and finite in float32, not {scale}")
         multiplier: NDArray[np.float32] = rounded_in * scale_weights / rounded_out
     _check_channels("multiplier", multiplier)
     return multiplier
@@ -59,6 +58,7 @@ def requantise(
     zero_point: int,
     low: int = -128,
     high: int = 127,
+    negative_multiplier: NDArray[np.float32] | None = None,
 ) -> NDArray[np.int8]:
     """Scale accumulators to int8 in float32, rounding half to even.
 
@@ -77,6 +77,9 @@ def requantise(
         Value of the output that stands for 0, from -128 to 127.
     low, high : int
         Clip bounds, included; -128 <= low <= high <= 127. ReLU has ``low = zero_point``.
+    negative_multiplier : float32 array of the shape of multiplier, optional
+        Takes the place of multiplier where acc is below 0, which is PReLU: the multiplier times the
+        slope. Finite and of any sign.
 
     Returns
     -------
@@ -91,12 +94,22 @@ def requantise(
         If a multiplier (the text names its channel), the zero point or a bound is outside its
         range.
     """
-    _check_type("acc", acc, np.int32)
-    _check_type("multiplier", multiplier, np.float32)
+    check_type("acc", acc, np.int32)
+    check_type("multiplier", multiplier, np.float32)
     _check_channels("multiplier", multiplier)
-    _check_output(zero_point, low, high)
+    check_output(zero_point, low, high)
+    factor: NDArray[np.float32] = multiplier
+    if negative_multiplier is not None:
+        check_type("negative_multiplier", negative_multiplier, np.float32)
+        if negative_multiplier.shape != multiplier.shape:
+            raise ValueError(
+                f"negative_multiplier must have the shape of multiplier, {multiplier.shape}, not "
+                f"{negative_multiplier.shape}"
+            )
+        _check_channels("negative_multiplier", negative_multiplier, signed=True)
+        factor = np.where(acc < 0, negative_multiplier, multiplier)
     with np.errstate(over="ignore", under="ignore"):
-        scaled = acc.astype(np.float32) * multiplier
+        scaled = acc.astype(np.float32) * factor
     # A float beyond 2**24 may round when the zero point is added, but saturates all the same.
     clipped: NDArray[np.float32] = np.clip(np.rint(scaled) + np.float32(zero_point), low, high)
     return clipped.astype(np.int8)
@@ -131,12 +144,43 @@ def encode_multiplier(
     ValueError
         If a multiplier is negative, infinite or not a number; the text names its channel.
     """
-    _check_type("multiplier", multiplier, np.float32)
+    check_type("multiplier", multiplier, np.float32)
     _check_channels("multiplier", multiplier)
     fraction, power = np.frexp(multiplier)  # fraction in [1/2, 1), denormal values too
     mantissa = np.ldexp(fraction, MANTISSA_BITS).astype(np.uint32)
     exponent = np.clip(MANTISSA_BITS - power.astype(np.int64), 0, MAX_EXPONENT)
     return mantissa, np.where(mantissa == 0, 0, exponent).astype(np.uint8)
+
+
+def encode_scale(multiplier: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Encode multipliers of either sign in the 32 bits that a chunk of weights has for them.
+
+    They are ``mantissa | exponent << 24 | negative << 31`` with mantissa and exponent as
+    `encode_multiplier` gives them for the magnitude; 0 has no sign.
+
+    Parameters
+    ----------
+    multiplier : float32 array of any shape
+        Ratios of scales, finite.
+
+    Returns
+    -------
+    uint32 array of the shape of multiplier
+        Scales.
+
+    Raises
+    ------
+    TypeError
+        If multiplier is not float32.
+    ValueError
+        If a multiplier is infinite or not a number; the text names its channel.
+    """
+    check_type("multiplier", multiplier, np.float32)
+    _check_channels("multiplier", multiplier, signed=True)
+    mantissa, exponent = encode_multiplier(np.abs(multiplier))
+    negative = multiplier < 0
+    bits = exponent.astype(np.int64) << 24 | negative.astype(np.int64) << 31
+    return (mantissa | bits).astype(np.uint32)
 
 
 def requantise_integer(
@@ -146,6 +190,7 @@ def requantise_integer(
     zero_point: int,
     low: int = -128,
     high: int = 127,
+    negative: NDArray[np.bool_] | bool = False,
 ) -> NDArray[np.int8]:
     """Compute `requantise` with integers only, in the steps of the gateware.
 
@@ -158,7 +203,8 @@ def requantise_integer(
        farther away than ``2**(L - 24)``. So within this distance it is a tie and goes to the even
        one of n and n + 1; otherwise f decides. For n = 0 take L = -1: the values below 1/2, where
        float32 is finer, become 0 either way.
-    5. Put the sign back, add the zero point, clip.
+    5. Put the sign of acc, or with a negative multiplier the other one, back, add the zero point,
+       clip.
 
     Parameters
     ----------
@@ -168,6 +214,8 @@ def requantise_integer(
         As `encode_multiplier` returns them.
     zero_point, low, high : int
         As for `requantise`.
+    negative : bool array that broadcasts against acc
+        Whether the multiplier is negative, as a `negative_multiplier` of `requantise` can be.
 
     Returns
     -------
@@ -179,14 +227,14 @@ def requantise_integer(
     TypeError, ValueError
         If an array does not have its type, or a value is outside its range.
     """
-    _check_type("acc", acc, np.int32)
-    _check_type("mantissa", mantissa, np.uint32)
-    _check_type("exponent", exponent, np.uint8)
+    check_type("acc", acc, np.int32)
+    check_type("mantissa", mantissa, np.uint32)
+    check_type("exponent", exponent, np.uint8)
     if np.any(mantissa >= 1 << MANTISSA_BITS):
         raise ValueError(f"mantissa must be below 2**24, not {int(mantissa.max())}")
     if np.any(exponent > MAX_EXPONENT):
         raise ValueError(f"exponent must be from 0 to 56, not {int(exponent.max())}")
-    _check_output(zero_point, low, high)
+    check_output(zero_point, low, high)
     # int64 holds all of it: p needs 55 bits, and 2 * f and its limit no more than 57.
     e = exponent.astype(np.int64)
     p = _round_to_24_bits(np.abs(acc.astype(np.int64))) * mantissa.astype(np.int64)
@@ -196,7 +244,7 @@ def requantise_integer(
     limit = np.where(limit_log2 >= 0, 1 << np.maximum(limit_log2, 0), 0)
     tie = np.abs(above_half) <= limit
     magnitude = n + np.where(tie, n & 1, above_half > 0)
-    signed = np.where(acc < 0, -magnitude, magnitude)
+    signed = np.where((acc < 0) ^ negative, -magnitude, magnitude)
     clipped: NDArray[np.int64] = np.clip(signed + zero_point, low, high)
     return clipped.astype(np.int8)
 
@@ -218,28 +266,11 @@ def _round_to_24_bits(value: NDArray[np.int64]) -> NDArray[np.int64]:
     return rounded
 
 
-def _check_type(name: str, array: NDArray[np.generic], dtype: type[np.generic]) -> None:
-    """Refuse an array of another type."""
-    if array.dtype != dtype:
-        raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
-
-
-def _check_channels(name: str, values: NDArray[np.float32]) -> None:
-    """Refuse values that are negative, infinite or not a number."""
-    wrong = ~((values >= 0) & (values < np.inf))
+def _check_channels(name: str, values: NDArray[np.float32], signed: bool = False) -> None:
+    """Refuse values that are infinite, not a number or, unless signed, negative."""
+    wrong = ~np.isfinite(values) if signed else ~((values >= 0) & (values < np.inf))
     if wrong.any():
         where = tuple(np.argwhere(wrong)[0])
         channel = where[-1] if where else 0
-        raise ValueError(
-            f"{name} of channel {channel} must be at least 0 and finite, not {values[where]}"
-        )
-
-
-def _check_output(zero_point: int, low: int, high: int) -> None:
-    """Refuse zero points and clip bounds outside int8."""
-    if not -128 <= zero_point <= 127:
-        raise ValueError(f"zero_point must be from -128 to 127, not {zero_point!r}")
-    if not -128 <= low <= high <= 127:
-        raise ValueError(
-            f"Clip bounds must satisfy -128 <= low <= high <= 127, not low={low!r}, high={high!r}"
-        )
+        least = "" if signed else "at least 0 and "
+        raise ValueError(f"{name} of channel {channel} must be {least}finite, not {values[where]}")

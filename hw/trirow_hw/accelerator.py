@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, ResetInserter
+from amaranth.hdl import Module, Mux, ResetInserter
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -18,6 +18,7 @@ from .post_process import PostProcess
 from .queue import Queue
 from .read_port import ReadPort
 from .registers import ADDRESS_BITS, Registers
+from .second_reader import SecondReader
 from .sequencer import Sequencer
 from .supervisor import Supervisor
 from .tap_issuer import TapIssuer
@@ -60,9 +61,10 @@ class Accelerator(wiring.Component):
         self.registers = Registers(config=config)
         self.supervisor = Supervisor()
         self.sequencer = Sequencer(config=config)
-        self.read_port = ReadPort(bus_bytes=config.bus_bytes, clients=3)
+        self.read_port = ReadPort(bus_bytes=config.bus_bytes, clients=4)
         self.features = FeatureReader(config=config)
         self.weights = WeightReader(config=config)
+        self.second = SecondReader(config=config)
         self.window = Window(config=config)
         self.pixels = Queue(Pixel(config), depth=PIXEL_QUEUE)
         self.issuer = TapIssuer(config=config)
@@ -88,6 +90,7 @@ class Accelerator(wiring.Component):
         for name in (
             "sequencer",
             "features",
+            "second",
             "weights",
             "window",
             "pixels",
@@ -128,6 +131,7 @@ class Accelerator(wiring.Component):
         wiring.connect(m, sequencer.window, self.window.i)
         wiring.connect(m, sequencer.issue, self.issuer.i)
         wiring.connect(m, sequencer.post, self.post.i)
+        wiring.connect(m, sequencer.second, self.second.i)
         wiring.connect(m, sequencer.output, self.writer.i)
 
     def _connect_readers(self, m):
@@ -135,6 +139,7 @@ class Accelerator(wiring.Component):
         clients = {
             Unit.SEQUENCER: self.sequencer,
             Unit.FEATURES: self.features,
+            Unit.SECOND: self.second,
             Unit.WEIGHTS: self.weights,
         }
         for unit, client in clients.items():
@@ -150,8 +155,12 @@ class Accelerator(wiring.Component):
             self.features.on_the_way.eq(port.on_the_way[Unit.FEATURES]),
             self.features.release.eq(self.issuer.release),
             self.features.release_valid.eq(self.issuer.release_valid),
+            self.second.landed.eq(self.supervisor.passes_landed),
+            self.second.starving.eq(self.issuer.stall.output),
+            self.second.on_the_way.eq(port.on_the_way[Unit.SECOND]),
             self.weights.active.eq(self.issuer.active),
             self.weights.release.eq(self.post.release),
+            self.weights.table_release.eq(self.post.table_release),
         ]
 
     def _connect_memory(self, m, axi, channels):
@@ -164,6 +173,7 @@ class Accelerator(wiring.Component):
     def _connect_array(self, m):
         wiring.connect(m, self.window.o, self.pixels.i)
         wiring.connect(m, self.pixels.o, self.issuer.pixels)
+        wiring.connect(m, self.second.o, self.post.second)
         m.d.comb += [
             self.issuer.rows_loaded.eq(self.features.rows_loaded),
             self.issuer.words_loaded.eq(self.features.words_loaded),
@@ -180,6 +190,8 @@ class Accelerator(wiring.Component):
             self.array.activations.eq(self.activation.o),
             self.post.constant.eq(self.weights.constant),
             self.post.constant_valid.eq(self.weights.constant_valid),
+            self.post.table.eq(self.weights.table),
+            self.post.table_valid.eq(self.weights.table_valid),
             self.post.tag.eq(self.issuer.tag),
             self.post.tag_valid.eq(self.issuer.tag_valid),
             self.post.sums.eq(self.array.sums),
@@ -223,7 +235,9 @@ class Accelerator(wiring.Component):
             ),
             supervisor.issued.eq(self.issuer.issued),
             supervisor.stall.eq(self.issuer.stall),
-            supervisor.dependency.eq(self.features.waits),
+            supervisor.dependency.eq(
+                Mux(self.issuer.stall.output, self.second.waits, self.features.waits)
+            ),
             supervisor.waits_read.eq(read_port.waits),
             supervisor.head.eq(read_port.head),
             supervisor.head_index.eq(read_port.head_index),

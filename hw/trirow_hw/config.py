@@ -4,18 +4,42 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
-__all__ = ["BURST_BYTES", "CONSTANT_BYTES", "MAX_KERNEL", "MAX_STRIDE", "PRESETS", "Config"]
+__all__ = [
+    "BANKS",
+    "BURST_BYTES",
+    "CONSTANT_BYTES",
+    "CONSTANT_GROUPS",
+    "MAX_KERNEL",
+    "MAX_LEFT_SHIFT",
+    "MAX_STRIDE",
+    "PRESETS",
+    "REQUANTISE_MODES",
+    "TABLE_ENTRIES",
+    "TABLE_ENTRY_BYTES",
+    "WIDE_CONSTANT_BYTES",
+    "Config",
+]
 
 #: Longest AXI burst, in bytes. Bursts are cut where the address is a multiple of it, so that none
 #: crosses a 4 KB boundary.
 BURST_BYTES = 512
-#: Bytes of the constants of one output channel: bias (4), mantissa (3), exponent (1).
+#: Bytes of the constants of one output channel: bias (4), scale (4).
 CONSTANT_BYTES = 8
+#: The same with a second scale (4), as mode ``fixed`` and PReLU need it.
+WIDE_CONSTANT_BYTES = 12
+#: Entries of a table, one for each int8 value, and bytes of an entry.
+TABLE_ENTRIES = 256
+TABLE_ENTRY_BYTES = 4
+#: Largest left shift of a scale of mode ``fixed``: with more, all sums but 0 saturate.
+MAX_LEFT_SHIFT = 9
 #: Largest kernel, in rows and in columns.
-MAX_KERNEL = 11
+MAX_KERNEL = 255
 #: Largest stride in either direction.
-MAX_STRIDE = 4
+MAX_STRIDE = 255
+#: Requantisation modes that can be built in.
+REQUANTISE_MODES = ("float32", "fixed")
 #: Lane groups whose constants are on chip at once.
 CONSTANT_GROUPS = 64
 #: Most columns of lanes: the results of a lane group wait in one queue.
@@ -51,9 +75,10 @@ class Config:
     bus_bytes : int
         Width of the AXI4 data bus in bytes: 2, 4, 8, ... 128.
     weight_bits : int
-        Width of a weight. Only 8 is built so far.
+        Width of a weight in the array, 8 or 9. With 9 the zero point of weights is subtracted.
     requantise_modes : tuple of str
-        Requantisation modes built in. Only ``"float32"`` is built so far.
+        Requantisation modes built in: ``"float32"``, ``"fixed"`` or both. Sums of two feature maps
+        and average pools need ``"fixed"``.
     description : str
         What the preset is for.
 
@@ -71,7 +96,7 @@ class Config:
     weight_buffer_bytes: int
     bus_bytes: int
     weight_bits: int = 8
-    requantise_modes: tuple[str, ...] = ("float32",)
+    requantise_modes: tuple[str, ...] = REQUANTISE_MODES
     description: str = ""
 
     def __post_init__(self) -> None:
@@ -88,12 +113,8 @@ class Config:
         # Two words for the run at any byte offset, two for the one that is loaded meanwhile.
         self._check_range("line_buffer_bytes", 3 * 8 * self.in_lanes, 1 << 24)
         self._check_range("weight_buffer_bytes", 16 * self.multipliers, 1 << 26)
-        if self.weight_bits != 8:
-            raise ValueError(f"weight_bits must be 8, not {self.weight_bits}")
-        if self.requantise_modes != ("float32",):
-            raise ValueError(
-                f'requantise_modes must be ("float32",), not {self.requantise_modes!r}'
-            )
+        self._check_range("weight_bits", 8, 9)
+        self._check_modes()
         for field in ("line_bank_words", "weight_words"):
             if getattr(self, field) > 0xFFFF:
                 raise ValueError(f"{field} must be at most 65535, not {getattr(self, field)}")
@@ -103,10 +124,31 @@ class Config:
         if not isinstance(value, int) or not low <= value <= high:
             raise ValueError(f"{field} must be an integer from {low} to {high}, not {value!r}")
 
+    def _check_modes(self) -> None:
+        """Bring the modes into their order, so that equal configurations compare equal."""
+        given: object = self.requantise_modes
+        known = isinstance(given, (tuple, list)) and all(mode in REQUANTISE_MODES for mode in given)
+        if not known or not given or len(set(given)) < len(given):
+            raise ValueError(
+                f"requantise_modes must be some of {', '.join(REQUANTISE_MODES)}, not {given!r}"
+            )
+        modes = tuple(mode for mode in REQUANTISE_MODES if mode in given)
+        object.__setattr__(self, "requantise_modes", modes)
+
     @property
     def multipliers(self) -> int:
         """Multipliers of the MAC array."""
         return self.in_lanes * self.out_lanes
+
+    @property
+    def tap_rows(self) -> int:
+        """Kernel rows that depthwise convolutions and pools take in one cycle."""
+        return min(BANKS, self.in_lanes)
+
+    @property
+    def depthwise_lanes(self) -> int:
+        """Channels that depthwise convolutions and pools compute at once."""
+        return min(self.in_lanes, self.out_lanes)
 
     @cached_property
     def line_bank_words(self) -> int:
@@ -128,7 +170,7 @@ class Config:
         """Beats of the longest burst."""
         return max(1, BURST_BYTES // self.bus_bytes)
 
-    def override(self, **values: int) -> Config:
+    def override(self, **values: Any) -> Config:
         """Return a copy with some fields replaced, checked like any other.
 
         Raises
@@ -136,7 +178,7 @@ class Config:
         ValueError
             If a field does not exist or its value is out of range.
         """
-        known = [field.name for field in fields(self) if field.type == "int"]
+        known = [field.name for field in fields(self) if field.type != "str"]
         for field in values:
             if field not in known:
                 raise ValueError(

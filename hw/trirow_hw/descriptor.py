@@ -1,7 +1,8 @@
 """The pass descriptor: the one definition that the gateware and the driver share.
 
-A run is a chain of descriptors in memory. One pass convolves one feature map with one chunk of
-weights. All counts are worked out by the driver, so that the gateware only adds and compares.
+A run is a chain of descriptors in memory. One pass convolves or pools one feature map, or a part of
+it, with one chunk of weights. All counts are worked out by the driver, so that the gateware only
+adds and compares.
 
 A *word* is ``in_lanes`` bytes. A *run* is the bytes of one kernel row under the window: kernel
 columns x channels. A *span* is a stretch of adjacent bytes in memory.
@@ -19,7 +20,10 @@ __all__ = [
     "CHECK",
     "DESCRIPTOR_BYTES",
     "FIELDS",
-    "OP_CONVOLUTION",
+    "OP_DENSE",
+    "OP_DEPTHWISE",
+    "OP_MAX_POOL",
+    "OP_SUM_POOL",
     "VERSION",
     "Descriptor",
     "pack_descriptor",
@@ -27,11 +31,12 @@ __all__ = [
 ]
 
 #: Version of the layout; another one is refused by the sequencer.
-VERSION = 1
-#: Operation code of a dense convolution, the only one so far.
-OP_CONVOLUTION = 1
+VERSION = 2
+#: Operation codes: each lane a filter over all channels; or each lane a channel, convolved, summed
+#: or its largest value taken.
+OP_DENSE, OP_DEPTHWISE, OP_SUM_POOL, OP_MAX_POOL = 1, 2, 3, 4
 #: Bytes of a descriptor in memory; the fields fill its beginning, the rest is zero.
-DESCRIPTOR_BYTES = 128
+DESCRIPTOR_BYTES = 256
 #: Exclusive or of all 16-bit units of a valid descriptor.
 CHECK = 0x5452
 
@@ -40,49 +45,99 @@ FIELDS: list[tuple[str, object, str]] = [
     ("version", unsigned(8), "layout of the descriptor"),
     ("op", unsigned(8), "operation"),
     ("check", unsigned(16), "makes the exclusive or of all 16-bit units CHECK"),
-    ("next", unsigned(32), "address of the next descriptor, a multiple of 128"),
+    ("next", unsigned(32), "address of the next descriptor, further up, a multiple of 256"),
     ("last", unsigned(8), "1: the chain ends here"),
     ("wait", unsigned(8), "1: read features only once all earlier outputs have landed"),
-    ("kernel_rows", unsigned(8), "R"),
-    ("stride_rows", unsigned(8), "stride in y"),
+    ("load_weights", unsigned(8), "1: a chunk of weights of its own; 0: that of the pass before"),
+    ("keep_weights", unsigned(8), "1: the next pass uses the same chunk"),
+    # Feature map in memory.
     ("in_address", unsigned(32), "first byte of the feature map that is fetched"),
     ("in_bytes", unsigned(32), "bytes fetched in all"),
     ("in_first", unsigned(32), "bytes of the first span"),
     ("in_span", unsigned(32), "bytes of each further span"),
     ("in_gap", unsigned(32), "bytes between the end of a span and the next"),
+    ("in_line", unsigned(32), "bytes of the spans of a line"),
+    ("in_turn", unsigned(32), "bytes between the end of a line and the next"),
+    # Its rows in the line buffer.
     ("rows", unsigned(16), "rows fetched"),
     ("row_words", unsigned(16), "words of a row, the last one may be ragged"),
     ("row_pitch", unsigned(16), "row_words rounded up to even, modulo the words of a bank"),
     ("row_tail", unsigned(8), "bytes in the last word of a row"),
     ("zero_in", signed(8), "zero point of the feature map"),
     ("row_bytes", unsigned(32), "W * C"),
+    # Window.
+    ("in_rows", unsigned(16), "H"),
+    ("in_columns", unsigned(16), "W"),
     ("out_rows", unsigned(16), "rows of the output"),
     ("out_columns", unsigned(16), "columns of the output"),
+    ("kernel_rows", unsigned(8), "R"),
+    ("kernel_columns", unsigned(8), "S"),
+    ("stride_rows", unsigned(8), "stride in y"),
+    ("stride_columns", unsigned(8), "stride in x"),
     ("top", signed(16), "minus the padding above"),
-    ("in_rows", unsigned(16), "H"),
-    ("first_word", signed(16), "floor(-padding_left * C / in_lanes)"),
+    ("first_column", signed(16), "minus the padding on the left"),
+    ("first_word", signed(16), "floor(first_column * C / in_lanes)"),
     ("first_wrapped", unsigned(16), "first_word modulo the words of a bank"),
-    ("first_byte", unsigned(8), "-padding_left * C modulo in_lanes"),
-    ("step_byte", unsigned(8), "stride_x * C modulo in_lanes"),
-    ("step_words", unsigned(16), "stride_x * C // in_lanes"),
+    ("first_byte", unsigned(8), "first_column * C modulo in_lanes"),
+    ("step_byte", unsigned(8), "stride_columns * C modulo in_lanes"),
+    ("step_words", unsigned(16), "stride_columns * C // in_lanes"),
+    ("step_wrapped", unsigned(16), "step_words modulo the words of a bank"),
     ("run_words", unsigned(16), "words of a run, the last one may be ragged"),
     ("run_tail", unsigned(8), "bytes in the last word of a run"),
-    ("last_lanes", unsigned(8), "channels in the last lane group"),
-    ("clipped_words", unsigned(16), "run_words * min(padding above, R)"),
-    ("group_words", unsigned(16), "run_words * R: words of a lane group in each lane"),
+    ("top_bank", unsigned(8), "top modulo 3"),
+    # Taps. A step is a kernel row of a dense convolution, tap_rows kernel rows of another one.
+    ("tap_words", unsigned(16), "from one tap of a step to the next: words, modulo a bank"),
+    ("step_weights", unsigned(16), "words of weights of a step in each lane, 0 for a pool"),
+    ("clipped_words", unsigned(16), "words of weights of the steps above the feature map"),
+    ("tap_byte", unsigned(8), "from one tap of a step to the next: bytes, modulo in_lanes"),
+    ("columns", unsigned(8), "columns of the array that a lane group takes"),
+    ("last_columns", unsigned(8), "columns of the array that the last lane group takes"),
+    ("spacing", unsigned(8), "fewest cycles between the ends of two lane groups"),
+    # Weights.
+    ("wide", unsigned(8), "1: 12 bytes of constants for a channel, 0: 8"),
+    ("chunk_tail", unsigned(8), "bytes in the last word of a run of the chunk"),
     ("groups", unsigned(16), "lane groups of the chunk"),
-    ("step_wrapped", unsigned(16), "step_words modulo the words of a bank"),
+    ("group_lanes", unsigned(8), "channels in each lane group but the last"),
+    ("last_lanes", unsigned(8), "channels in the last lane group"),
+    ("group_words", unsigned(16), "words of a lane group in each lane"),
+    ("chunk_steps", unsigned(16), "runs of weights of a lane group in the chunk"),
+    ("chunk_run", unsigned(16), "words of such a run"),
+    ("table_bytes", unsigned(16), "bytes of tables in front of the chunk: 0, 1024 or 2048"),
+    ("zero_weight", signed(8), "zero point of the weights; 0 where a weight has 8 bits"),
+    ("table", unsigned(8), "1: outputs are looked up in the first table"),
     ("weight_address", unsigned(32), "first byte of the chunk"),
     ("weight_bytes", unsigned(32), "bytes of the chunk"),
     ("group_bytes", unsigned(32), "bytes of each lane group but the last"),
+    # Output.
     ("out_address", unsigned(32), "first byte of the output"),
     ("out_bytes", unsigned(32), "bytes written in all"),
     ("out_span", unsigned(32), "bytes of each span"),
     ("out_gap", unsigned(32), "bytes between the end of a span and the next"),
+    ("out_line", unsigned(32), "bytes of the spans of a line"),
+    ("out_turn", unsigned(32), "bytes between the end of a line and the next"),
+    # Second operand, a feature map or int32 sums of an earlier pass, and how it is combined.
+    ("second_address", unsigned(32), "its first byte"),
+    ("second_bytes", unsigned(32), "its bytes in all; 0: there is none"),
+    ("second_span", unsigned(32), "bytes of each span"),
+    ("second_gap", unsigned(32), "bytes between the end of a span and the next"),
+    ("second_line", unsigned(32), "bytes of the spans of a line"),
+    ("second_turn", unsigned(32), "bytes between the end of a line and the next"),
+    ("second_wait", unsigned(8), "1: read it only once all earlier outputs have landed"),
+    ("combine", unsigned(8), "with a second feature map: 0 nothing, 1 sum, 2 maximum"),
+    ("sum_left", unsigned(8), "scale of the combination, mode fixed: left shift"),
+    ("sum_right", unsigned(8), "right shift"),
+    ("sum_mantissa", unsigned(32), "mantissa"),
+    ("sum_zero", signed(8), "zero point of the combination"),
+    ("sum_low", signed(8), "its lower clip bound"),
+    ("sum_high", signed(8), "its upper clip bound"),
+    # Behind the array.
+    ("partial_in", unsigned(8), "1: int32 sums of an earlier pass are added in place of the bias"),
+    ("partial_out", unsigned(8), "1: int32 sums are written"),
+    ("fixed", unsigned(8), "requantisation mode, 1: fixed, 0: float32"),
+    ("prelu", unsigned(8), "1: the second scale is that of negative sums"),
     ("zero_out", signed(8), "zero point of the output"),
     ("low", signed(8), "lower clip bound"),
     ("high", signed(8), "upper clip bound"),
-    ("reserved", unsigned(8), "0"),
 ]
 
 #: The descriptor as the gateware sees it.
@@ -104,8 +159,8 @@ def pack_descriptor(values: Mapping[str, int]) -> bytes:
     Parameters
     ----------
     values : mapping of str to int
-        Every field but ``version``, ``check`` and ``reserved``, which may be left out. A
-        ``check`` is replaced by the right one.
+        Every field but ``version`` and ``check``, which may be left out. A ``check`` is replaced
+        by the right one.
 
     Returns
     -------
@@ -117,7 +172,7 @@ def pack_descriptor(values: Mapping[str, int]) -> bytes:
     ValueError
         If a field is unknown, is missing, or does not fit; the text names it and its range.
     """
-    filled = {"version": VERSION, "reserved": 0, **values, "check": 0}
+    filled = {"version": VERSION, **values, "check": 0}
     unknown = set(filled) - {name for name, _, _ in FIELDS}
     if unknown:
         raise ValueError(f"unknown descriptor fields: {', '.join(sorted(unknown))}")

@@ -33,25 +33,27 @@ class DotProduct(wiring.Component):
     ----------
     lanes : int
         Length of the vectors.
+    weight_bits : int
+        Width of a weight, 1 to 18.
 
     Members
     -------
     a : In(ArrayLayout(signed(9), lanes))
-        Activations less their zero point, -255 to 255.
-    b : In(ArrayLayout(signed(8), lanes))
+        Activations less their zero point, -256 to 255.
+    b : In(ArrayLayout(signed(weight_bits), lanes))
         Weights.
     o : Out(signed)
     """
 
-    def __init__(self, *, lanes: int):
+    def __init__(self, *, lanes: int, weight_bits: int):
         if lanes < 1:
             raise ValueError(f"lanes must be at least 1, not {lanes!r}")
         self._lanes = lanes
         super().__init__(
             {
                 "a": In(data.ArrayLayout(signed(9), lanes)),
-                "b": In(data.ArrayLayout(signed(8), lanes)),
-                "o": Out(signed(17 + (lanes - 1).bit_length())),
+                "b": In(data.ArrayLayout(signed(weight_bits), lanes)),
+                "o": Out(signed(9 + weight_bits + (lanes - 1).bit_length())),
             }
         )
 

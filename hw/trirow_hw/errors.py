@@ -24,10 +24,11 @@ class ErrorCode(IntEnum):
 
 
 class Unit(IntEnum):
-    """Where it happened. The first three are also the clients of the read port, in this order."""
+    """Where it happened. The first four are also the clients of the read port, in this order."""
 
     SEQUENCER = 0
     FEATURES = 1
-    WEIGHTS = 2
-    ARRAY = 3
-    WRITER = 4
+    SECOND = 2
+    WEIGHTS = 3
+    ARRAY = 4
+    WRITER = 5

@@ -22,7 +22,8 @@ class Fetcher(wiring.Component):
     The consumer grants room in bytes of the spans, in order. A request is made when the room
     covers the whole burst; when the array starves, for as many beats as it covers. Beyond the room
     granted up to ``bus_bytes - 1`` bytes may be asked for, since the last beat may hold bytes that
-    come later: the consumer's unpacker keeps those. A burst takes 4 cycles.
+    come later: the consumer's unpacker keeps those. A burst takes 2 cycles, 3 where a span ends,
+    if its request is taken at once.
 
     Parameters
     ----------

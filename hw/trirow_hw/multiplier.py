@@ -5,6 +5,8 @@ from __future__ import annotations
 from amaranth.hdl import C, ClockSignal, Instance, Module, Signal, Value, signed
 from amaranth.lib import data
 
+from .delay import delay
+
 __all__ = ["MAX_LATENCY", "is_ecp5", "latency", "multiply_pairs"]
 
 #: Cycles from the factors to the products, at most; see `latency`.
@@ -18,8 +20,14 @@ def is_ecp5(platform) -> bool:
 
 
 def latency(platform) -> int:
-    """Return the cycles from the factors to the products on a platform."""
-    return MAX_LATENCY if is_ecp5(platform) else 1
+    """Return the cycles from the factors to the products on a platform.
+
+    One with the attribute ``simulates`` has no registers in front: they would be most of what a
+    simulator evaluates. The `DotProduct` makes up for the difference.
+    """
+    if is_ecp5(platform):
+        return MAX_LATENCY
+    return 1 if getattr(platform, "simulates", False) else 2
 
 
 def multiply_pairs(m: Module, a: data.View, b: data.View, platform) -> list[Value]:
@@ -27,8 +35,8 @@ def multiply_pairs(m: Module, a: data.View, b: data.View, platform) -> list[Valu
 
     On ECP5 each is one MULT18X18D with the registers before and behind it inside the block, where
     Yosys would leave them outside (Lattice FPGA-TN-02205, ECP5 sysDSP Usage Guide), and one more
-    register on the long way from the block to the adders. Elsewhere a register behind a plain
-    ``*``, which gets its factors from registers.
+    register on the long way from the block to the adders. Elsewhere a plain ``*`` between
+    registers, which synthesis can move into a multiplier block.
 
     Parameters
     ----------
@@ -43,7 +51,15 @@ def multiply_pairs(m: Module, a: data.View, b: data.View, platform) -> list[Valu
     products = []
     for k in range(length):
         product = Signal(signed(len(a[k]) + len(b[k])), name=f"product{k}", reset_less=True)
-        m.d.sync += product.eq(_ecp5_product(m, a[k], b[k]) if is_ecp5(platform) else a[k] * b[k])
+        if is_ecp5(platform):
+            m.d.sync += product.eq(_ecp5_product(m, a[k], b[k]))
+        else:
+            in_front = latency(platform) - 1
+            factors = [
+                delay(m, factor, in_front, name=f"{name}{k}")
+                for name, factor in (("a", a[k]), ("b", b[k]))
+            ]
+            m.d.sync += product.eq(factors[0] * factors[1])
         products.append(product)
     return products
 

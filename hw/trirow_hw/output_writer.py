@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 from .config import BURST_BYTES, Config
 from .post_process import Outputs
 from .queue import Queue
-from .spans import BurstSplitter, Spans
+from .spans import BurstSplitter, Spans, flag_line_end
 from .write_port import WriteBeat, WriteRequest
 
 __all__ = ["OutputSpans", "OutputWriter"]
@@ -24,8 +24,9 @@ TAIL_BEATS = 8
 class OutputWriter(wiring.Component):
     """Write the outputs of passes, each to its spans of memory.
 
-    A column of outputs a cycle; where a span ends within a beat, a cycle more. A burst is requested
-    when all of its beats are in the queue.
+    A column of outputs a cycle; where the last column of a span lies in two beats, a cycle more. A
+    burst is requested when all of its beats are in the queue; it takes 2 cycles, 3 where a span
+    ends, if its request is taken at once.
 
     Parameters
     ----------
@@ -73,33 +74,41 @@ class OutputWriter(wiring.Component):
 
     def _elaborate_packing(self, m, spans, beats):
         """Put the bytes behind those that wait for their beat to be full, or for the span's end."""
-        size = self._config.bus_bytes + self._config.post_lanes
+        bus_bytes, post_lanes = self._config.bus_bytes, self._config.post_lanes
+        size = bus_bytes + post_lanes
         word, strobe = Signal(8 * size), Signal(size)
-        position, end = Signal(range(size)), Signal(range(size + self._config.post_lanes))
-        left_total, left_span = Signal(32), Signal(32)
+        position, end = Signal(range(size)), Signal(range(size + post_lanes))
         merged, merged_strobe = Signal(8 * size), Signal(size)
         count = self.outputs.payload.count
-        inside = Cat(count > k for k in range(self._config.post_lanes))
-        inside_bits = Cat((count > k).replicate(8) for k in range(self._config.post_lanes))
-        span_ends, full = Signal(), Signal()
+        inside = Cat(count > k for k in range(post_lanes))
+        inside_bits = Cat((count > k).replicate(8) for k in range(post_lanes))
+        full, taken = Signal(), Signal()
         m.d.comb += [
             merged.eq(word | ((self.outputs.payload.data & inside_bits) << (position << 3))),
             merged_strobe.eq(strobe | (inside << position)),
             end.eq(position + count),
-            full.eq(end >= self._config.bus_bytes),
-            span_ends.eq(((left_span == count) | (left_total == count)) & (count != 0)),
+            full.eq(end >= bus_bytes),
+            taken.eq(self.outputs.valid & self.outputs.ready),
             beats.payload.data.eq(merged),
             beats.payload.strobe.eq(merged_strobe),
         ]
-        start_span = [word.eq(0), strobe.eq(0)]
+        begins, advances = Signal(), Signal()
+        last, left_total, gap = self._elaborate_spans(m, spans.payload, begins, taken, advances)
+        span_ends, span_end = Signal(), Signal.like(end)
+        m.d.comb += span_ends.eq(last & (count != 0))
+        with m.If(taken):
+            m.d.sync += [
+                word.eq(Mux(full, merged >> 8 * bus_bytes, merged)),
+                strobe.eq(Mux(full, merged_strobe >> bus_bytes, merged_strobe)),
+                position.eq(Mux(full, end - bus_bytes, end)),
+            ]
+        with m.If(begins | advances):
+            start = Mux(begins, spans.payload.address, span_end + gap)
+            m.d.sync += [word.eq(0), strobe.eq(0), position.eq(start % bus_bytes)]
+
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += [
-                    *start_span,
-                    position.eq(spans.payload.address % self._config.bus_bytes),
-                    left_total.eq(spans.payload.total),
-                    left_span.eq(spans.payload.first),
-                ]
+                m.d.comb += begins.eq(1)
                 with m.If(spans.valid):
                     m.next = "PACK"
 
@@ -107,47 +116,44 @@ class OutputWriter(wiring.Component):
                 m.d.comb += [
                     beats.valid.eq(self.outputs.valid & (full | span_ends)),
                     self.outputs.ready.eq(beats.ready | ~(full | span_ends)),
+                    span_end.eq(end),
                 ]
-                with m.If(self.outputs.valid & self.outputs.ready):
-                    m.d.sync += [
-                        word.eq(Mux(full, merged >> 8 * self._config.bus_bytes, merged)),
-                        strobe.eq(
-                            Mux(full, merged_strobe >> self._config.bus_bytes, merged_strobe)
-                        ),
-                        position.eq(Mux(full, end - self._config.bus_bytes, end)),
-                        left_total.eq(left_total - count),
-                        left_span.eq(left_span - count),
-                    ]
-                    with m.If(span_ends):
-                        with m.If(end > self._config.bus_bytes):
-                            m.next = "REST"
-                        with m.Else():
-                            self._end_span(
-                                m, spans, left_total == count, start_span, position, end, left_span
-                            )
+                with m.If(taken & span_ends):
+                    with m.If(end > bus_bytes):
+                        m.next = "REST"
+                    with m.Else():
+                        m.d.comb += advances.eq(1)
+                        with m.If(left_total == count):
+                            m.d.comb += spans.ready.eq(1)
+                            m.next = "IDLE"
 
             with m.State("REST"):
                 m.d.comb += [
                     beats.payload.data.eq(word),
                     beats.payload.strobe.eq(strobe),
                     beats.valid.eq(1),
+                    span_end.eq(position),
                 ]
                 with m.If(beats.ready):
-                    self._end_span(
-                        m, spans, left_total == 0, start_span, position, position, left_span
-                    )
+                    m.d.comb += advances.eq(1)
+                    m.next = "PACK"
+                    with m.If(left_total == 0):
+                        m.d.comb += spans.ready.eq(1)
+                        m.next = "IDLE"
 
-    def _end_span(self, m, spans, pass_ends, start_span, position, end, left_span):
-        """Go on with the next span, whose first byte is a gap behind ``end``, or the next pass."""
-        m.d.sync += [
-            *start_span,
-            position.eq((end + spans.payload.gap) % self._config.bus_bytes),
-            left_span.eq(spans.payload.span),
-        ]
-        m.next = "PACK"
-        with m.If(pass_ends):
-            m.d.comb += spans.ready.eq(1)
-            m.next = "IDLE"
+    def _elaborate_spans(self, m, spans, begins, taken, advances):
+        """Count the bytes; return whether a span ends, what is left of the pass, and the gap."""
+        count = self.outputs.payload.count
+        left_total, left_span = Signal(32), Signal(32)
+        line_end = flag_line_end(m, spans, spans, begins=begins, advances=advances)
+        with m.If(taken):
+            m.d.sync += [left_total.eq(left_total - count), left_span.eq(left_span - count)]
+        with m.If(begins):
+            m.d.sync += [left_total.eq(spans.total), left_span.eq(spans.first)]
+        with m.Elif(advances):
+            m.d.sync += left_span.eq(spans.span)
+        ends = (left_span == count) | (left_total == count)
+        return ends, left_total, Mux(line_end, spans.turn, spans.gap)
 
     def _elaborate_bursts(self, m, passes, pushed):
         """Request a burst when its beats are in the queue and not promised to another."""

@@ -1,40 +1,66 @@
-"""Requantise the sums that leave the array, column by column."""
+"""What happens to the sums that leave the array, column by column, until they are outputs."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, signed
+from amaranth.hdl import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .block_memory import BlockMemory
-from .config import CONSTANT_BYTES, CONSTANT_GROUPS, MAX_STAGES, Config
+from .config import Config
 from .delay import delay
 from .queue import Queue
 from .requantise import Requantiser
+from .results import PASS_QUEUE, SECOND_QUEUE, Column, Outputs, Reservation, Results, Totals
+from .tables import Constants, Tables
 from .tap_issuer import GroupTag
-from .weight_reader import ConstantWrite
+from .weight_reader import ConstantWrite, TableWrite
 
 __all__ = ["Outputs", "PostPass", "PostProcess"]
 
-#: What requantisation needs to know of a pass.
-PostPass = data.StructLayout({"zero_out": signed(8), "low": signed(8), "high": signed(8)})
+#: What the units behind the array need to know of a pass; see the fields of the descriptor.
+PostPass = data.StructLayout(
+    {
+        "partial_in": 1,
+        "partial_out": 1,
+        "fixed": 1,
+        "prelu": 1,
+        "zero_out": signed(8),
+        "low": signed(8),
+        "high": signed(8),
+        "table": 1,
+        "combine": 2,
+        "sum_left": 4,
+        "sum_right": 5,
+        "sum_mantissa": 31,
+        "sum_zero": signed(8),
+        "sum_low": signed(8),
+        "sum_high": signed(8),
+        "table_bytes": 16,
+        "keep_weights": 1,
+    }
+)
 
-#: Columns of results that wait for the output writer.
-RESULT_QUEUE = MAX_STAGES
 #: Groups on the way through the array.
 TAG_QUEUE = 32
-
-
-def Outputs(config: Config):
-    """Return the layout of the outputs of one column: bytes, and how many of them there are."""
-    return data.StructLayout({"data": 8 * config.post_lanes, "count": range(config.post_lanes + 1)})
+#: Code of ``combine``; other codes but 0 add.
+COMBINE_MAXIMUM = 2
 
 
 class PostProcess(wiring.Component):
-    """Constants of the channels, and ``post_lanes`` requantisers.
+    """Bias or partial sums, requantisation, tables, and the combination with a second feature map.
 
-    A column a cycle. Back-pressure is by reservation: ``room`` says that the results of one more
-    group fit the queue, and ``tag_valid`` takes that room.
+    There are ``post_lanes`` requantisers. What is combined goes through them twice: the sums of
+    table entries wait in a queue and take the cycles in which no column leaves the array. They have
+    left that queue before a column of another pass is let into the array, so that results stay in
+    order; this costs about two latencies for a pass that combines.
+
+    Throughput a column a cycle; every other cycle with ``combine``; a column each 4 cycles with
+    ``partial_out`` (fewer where 4 bytes of its lanes fill fewer outputs). Latency from ``done`` to
+    ``o`` 7 cycles and that of the requantiser; with ``combine`` 13 cycles and twice that.
+    Back-pressure is by reservation: ``room`` says that the results of the group that ends next fit
+    the queue, and that its second operand is there; ``tag_valid`` takes both.
+
+    Mode ``fixed`` is what combines: without it there is neither second table nor second trip.
 
     Parameters
     ----------
@@ -43,121 +69,230 @@ class PostProcess(wiring.Component):
     Members
     -------
     i : In(stream.Signature(PostPass))
+        Passes. One that writes partial sums does not combine, one that reads them neither.
     constant : In(ConstantWrite), constant_valid : In(1)
+    table : In(TableWrite), table_valid : In(1)
     tag : In(GroupTag), tag_valid : In(1)
-        A group whose sums will come.
+        A group whose sums will come, ``columns`` columns at least 4 cycles later. Groups are at
+        least that number of cycles apart. ``columns``, ``second`` and ``pass_end`` are those of the
+        next group already before ``tag_valid``.
     room : Out(1)
+        The group of ``tag`` may come; combinational in ``tag``.
+    second : In(stream.Signature(32 * post_lanes))
+        Columns of the second operand; see `SecondReader`.
     sums : In(ArrayLayout(signed(32), post_lanes)), done : In(1)
-        From the array.
+        From the array: first column of a group, the others in the cycles that follow.
     o : Out(stream.Signature(Outputs))
-        A column of each group each, also where it has no channels.
     release : Out(1)
         Strobe: the weights and constants of the oldest group are not needed any more.
+    table_release : Out(1)
+        Strobe: nor are the tables of the oldest chunk that has any.
     """
 
     def __init__(self, *, config: Config):
         self._config = config
+        self._combines = "fixed" in config.requantise_modes
         super().__init__(
             {
                 "i": In(stream.Signature(PostPass)),
                 "constant": In(ConstantWrite(config)),
                 "constant_valid": In(1),
+                "table": In(TableWrite),
+                "table_valid": In(1),
                 "tag": In(GroupTag),
                 "tag_valid": In(1),
                 "room": Out(1),
+                "second": In(stream.Signature(32 * config.post_lanes)),
                 "sums": In(data.ArrayLayout(signed(32), config.post_lanes)),
                 "done": In(1),
                 "o": Out(stream.Signature(Outputs(config))),
                 "release": Out(1),
+                "table_release": Out(1),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
         config = self._config
+        m.submodules.passes = passes = Queue(PostPass, depth=PASS_QUEUE)
         m.submodules.tags = tags = Queue(GroupTag, depth=TAG_QUEUE)
-        m.submodules.results = results = Queue(Outputs(config), depth=RESULT_QUEUE)
+        m.submodules.second = second = Queue(
+            32 * config.post_lanes, depth=SECOND_QUEUE, block_ram=True
+        )
+        m.submodules.results = results = Results(config=config)
+        wiring.connect(m, wiring.flipped(self.i), passes.i)
+        wiring.connect(m, wiring.flipped(self.second), second.i)
         wiring.connect(m, results.o, wiring.flipped(self.o))
 
-        # Room in the queues, less what is reserved.
-        reserved = Signal(range(RESULT_QUEUE + 1))
-        taken = Mux(self.tag_valid, config.stages, 0)
-        m.d.sync += reserved.eq(reserved + taken - (self.o.valid & self.o.ready))
-        m.d.comb += [
-            tags.i.payload.eq(self.tag),
-            tags.i.valid.eq(self.tag_valid),
-            self.room.eq((reserved <= RESULT_QUEUE - config.stages) & tags.i.ready),
-        ]
-
-        # Which column the sums are of.
-        column, column_here = Signal(range(config.stages)), Signal(range(config.stages))
-        active = Signal()
-        last = Signal()
-        m.d.comb += [
-            column_here.eq(Mux(self.done, 0, column)),
-            last.eq(column_here == config.stages - 1),
-            tags.o.ready.eq((self.done | active) & last),
-        ]
-        with m.If(self.done | active):
-            m.d.sync += [column.eq(column_here + 1), active.eq(~last)]
-        tag = tags.o.payload
-        m.d.sync += self.release.eq(tags.o.ready & tag.release)
-
-        counts = Array(self._channels(column, tag.lanes) for column in range(config.stages))
-        entry = Signal(
-            data.StructLayout({"valid": 1, "pass_end": 1, "count": results.i.payload.count.shape()})
+        again = Signal()  # a column goes to the requantisers again
+        self._elaborate_room(m, tags.i, second.i, results.freed, again)
+        here, constants = self._elaborate_sums(m, tags.o)
+        column = self._elaborate_column(m, here, passes.o, results.again.payload.count)
+        requantisers = self._elaborate_requantisers(
+            m, here.valid, passes.o.payload, constants, second.o.payload, results.again.payload.data
         )
+        # Accumulator plus bias is there long before the result.
+        t_column = delay(m, column, 2, name="total", reset_less=False)
+        to_result = requantisers[0].latency - 1
+        r_column = delay(m, t_column, to_result, name="result", reset_less=False)
+        self._elaborate_results(m, t_column, r_column, requantisers, second.o.payload, results)
+
+        if self._combines:
+            m.d.comb += again.eq(results.again.valid & ~here.valid)
         m.d.comb += [
-            entry.valid.eq(self.done | active),
-            entry.pass_end.eq(last & tag.pass_end),
-            entry.count.eq(counts[column_here]),
-        ]
-        c_entry = delay(m, entry, BlockMemory.latency, name="entry", reset_less=False)
-        c_sums = delay(m, self.sums, BlockMemory.latency, name="sums")
-        m.d.comb += self.i.ready.eq(c_entry.valid & c_entry.pass_end)
-        outputs = []
-        for k in range(config.post_lanes):
-            constants = self._elaborate_constants(m, k, Cat(column_here, tag.group))
-            m.submodules[f"requantiser{k}"] = requantiser = Requantiser()
-            m.d.comb += [
-                requantiser.acc.eq(c_sums[k]),
-                requantiser.bias.eq(constants[:32]),
-                requantiser.mantissa.eq(constants[32:56]),
-                requantiser.exponent.eq(constants[56:62]),
-                requantiser.zero_point.eq(self.i.payload.zero_out),
-                requantiser.low.eq(self.i.payload.low),
-                requantiser.high.eq(self.i.payload.high),
-            ]
-            outputs.append(requantiser.o)
-        o_entry = delay(m, c_entry, Requantiser.latency, name="result", reset_less=False)
-        m.d.comb += [
-            results.i.valid.eq(o_entry.valid),
-            results.i.payload.count.eq(o_entry.count),
-            results.i.payload.data.eq(Cat(outputs)),
+            column.valid.eq(here.valid | again),
+            results.again.ready.eq(again),
+            second.o.ready.eq(
+                (here.valid & passes.o.payload.partial_in)
+                | (r_column.valid & (r_column.combine != 0))
+            ),
         ]
         return m
 
-    def _channels(self, column, lanes):
-        """Return how many of the group's channels are in a column."""
-        first, width = column * self._config.post_lanes, self._config.post_lanes
-        return Mux(lanes >= first + width, width, Mux(lanes > first, lanes - first, 0))[
-            : width.bit_length()
+    def _elaborate_room(self, m, tags, second, freed, again):
+        """Let the next group come, or not."""
+        m.submodules.reservation = reservation = Reservation(config=self._config)
+        m.d.comb += [
+            tags.payload.eq(self.tag),
+            tags.valid.eq(self.tag_valid),
+            reservation.tag.eq(self.tag),
+            reservation.tag_valid.eq(self.tag_valid),
+            reservation.combine.eq(self.i.payload.combine != 0),
+            reservation.combine_valid.eq(self.i.valid & self.i.ready),
+            reservation.second_comes.eq(second.valid & second.ready),
+            reservation.freed.eq(freed),
+            reservation.again.eq(again),
+            self.room.eq(reservation.room & tags.ready),
         ]
 
-    def _elaborate_constants(self, m, k, place):
-        """Build the constants of the k-th lane of each column; return those at ``place``."""
+    def _elaborate_sums(self, m, tags):
+        """Count the columns of the group whose sums come; look up their constants.
+
+        Returns whether there is a column, its channels and whether its pass ends, and the
+        constants, all together with the delayed sums.
+        """
         config = self._config
-        column_bits = (config.stages - 1).bit_length()
-        m.submodules[f"constants{k}"] = store = BlockMemory(
-            bits=8 * CONSTANT_BYTES, depth=CONSTANT_GROUPS << column_bits
-        )
-        lanes = range(config.out_lanes)
-        column = Array(C(lane // config.post_lanes, column_bits) for lane in lanes)
-        mine = Array(C(lane % config.post_lanes == k, 1) for lane in lanes)
+        tag, width = tags.payload, config.post_lanes
+        m.submodules.constants = constants = Constants(config=config)
+        active = Signal()
+        column, column_here = Signal(range(config.stages)), Signal(range(config.stages))
+        lanes, lanes_here = Signal(8), Signal(8)
+        last = Signal()
+        here = Signal(data.StructLayout({"valid": 1, "pass_end": 1, "count": range(width + 1)}))
         m.d.comb += [
-            store.write_address.eq(Cat(column[self.constant.lane], self.constant.group)),
-            store.write_data.eq(self.constant.data),
-            store.write_enable.eq(self.constant_valid & mine[self.constant.lane]),
-            store.read_address.eq(place),
+            column_here.eq(Mux(self.done, 0, column)),
+            lanes_here.eq(Mux(self.done, tag.lanes, lanes)),
+            last.eq(column_here == tag.columns - 1),
+            here.valid.eq(self.done | active),
+            here.pass_end.eq(last & tag.pass_end),
+            here.count.eq(Mux(lanes_here < width, lanes_here, width)),
+            tags.ready.eq(here.valid & last),
+            constants.constant.eq(self.constant),
+            constants.constant_valid.eq(self.constant_valid),
+            constants.group.eq(tag.group),
+            constants.column.eq(column_here),
         ]
-        return store.read_data
+        m.d.sync += self.release.eq(tags.ready & tag.release)
+        with m.If(here.valid):
+            m.d.sync += [
+                active.eq(~last),
+                column.eq(column_here + 1),
+                lanes.eq(lanes_here - width),
+            ]
+        return delay(m, here, constants.latency, name="here", reset_less=False), constants.o
+
+    def _elaborate_column(self, m, here, passes, count_again):
+        """Say what becomes of the column; end the pass. ``valid`` is left to the caller."""
+        spec = passes.payload
+        column = Signal(Column(self._config))
+        place = Signal()
+        has_tables = (spec.table_bytes != 0) & ~spec.keep_weights
+        m.d.comb += [
+            passes.ready.eq(here.valid & here.pass_end),
+            column.count.eq(count_again),
+            column.place.eq(place),
+        ]
+        with m.If(here.valid):
+            m.d.comb += [
+                column.count.eq(here.count),
+                column.partial_out.eq(spec.partial_out),
+                column.table.eq(spec.table),
+                column.combine.eq(spec.combine if self._combines else 0),
+                column.tables_end.eq(here.pass_end & has_tables),
+            ]
+        m.d.sync += place.eq(place ^ column.tables_end)
+        return column
+
+    def _elaborate_requantisers(self, m, first, spec, constants, second, totals):
+        """Feed the requantisers, on the ``first`` trip or again with ``totals``; return them."""
+        config = self._config
+        sums = delay(m, self.sums, Constants.latency, name="sums")
+        # The parameters of the second trip are needed after the pass has ended here.
+        sum_spec = Signal(PostPass)
+        with m.If(first):
+            m.d.sync += sum_spec.eq(spec)
+        again = ~first if self._combines else 0
+        sum_second = Cat(sum_spec.sum_left, C(0, 4), sum_spec.sum_right)
+        lanes = []
+        for k in range(config.post_lanes):
+            m.submodules[f"requantiser{k}"] = lane = Requantiser(modes=config.requantise_modes)
+            place = slice(32 * k, 32 * (k + 1))
+            bias = Mux(spec.partial_in, second[place], constants[k].bias)
+            inputs = [
+                (lane.acc, Mux(again, totals[place], sums[k])),
+                (lane.bias, Mux(again, 0, bias)),
+                (lane.scale, Mux(again, sum_spec.sum_mantissa, constants[k].scale)),
+                (lane.second, Mux(again, sum_second, constants[k].second)),
+                (lane.fixed, spec.fixed | again),
+                (lane.prelu, spec.prelu & ~again),
+                (lane.zero_point, Mux(again, sum_spec.sum_zero, spec.zero_out)),
+                (lane.low, Mux(again, sum_spec.sum_low, spec.low)),
+                (lane.high, Mux(again, sum_spec.sum_high, spec.high)),
+            ]
+            # A register: the requantiser begins with an adder, the memories end with a multiplexer.
+            for target, value in inputs:
+                register = Signal.like(target, name=f"feed{k}_{target.name}", reset_less=True)
+                m.d.sync += register.eq(value)
+                m.d.comb += target.eq(register)
+            lanes.append(lane)
+        return lanes
+
+    def _elaborate_results(self, m, t_column, r_column, requantisers, second, results):
+        """Look results up; keep them, sums of table entries, and the totals of ``t_column``."""
+        lanes = range(self._config.post_lanes)
+        m.submodules.tables = tables = Tables(config=self._config)
+        values = Cat(lane.o for lane in requantisers)
+        s_column = delay(m, r_column, Tables.latency, name="looked_up", reset_less=False)
+        s_values = delay(m, values, Tables.latency, name="values")
+        looked_up = Cat(tables.o_first[k][:8] for k in lanes)
+        combined = self._elaborate_combined(m, s_column, tables) if self._combines else None
+        m.d.comb += [
+            tables.table.eq(self.table),
+            tables.table_valid.eq(self.table_valid),
+            tables.place.eq(r_column.place),
+            tables.first.eq(values),
+            tables.second.eq(Cat(second[32 * k : 32 * k + 8] for k in lanes)),
+            results.i_valid.eq(s_column.valid & (s_column.combine == 0)),
+            results.i.wide.eq(s_column.partial_out),
+            results.i.count.eq(s_column.count),
+            results.i.data.eq(Mux(s_column.table, looked_up, s_values)),
+            results.total_valid.eq(t_column.valid & t_column.partial_out),
+            results.total.count.eq(t_column.count),
+            results.total.data.eq(Cat(lane.total for lane in requantisers)),
+        ]
+        m.d.sync += self.table_release.eq(r_column.valid & r_column.tables_end)
+        if combined is not None:
+            with m.If(combined.again):
+                m.d.comb += [results.total.eq(combined), results.total_valid.eq(1)]
+
+    def _elaborate_combined(self, m, column, tables):
+        """Return, a cycle later, what becomes of the entries of both tables."""
+        combined = Signal(Totals(self._config))
+        m.d.sync += [
+            combined.again.eq(column.valid & (column.combine != 0)),
+            combined.count.eq(column.count),
+        ]
+        for k, (a, b) in enumerate(zip(tables.o_first, tables.o_second, strict=True)):
+            total = Mux(column.combine == COMBINE_MAXIMUM, Mux(a > b, a, b), a + b)
+            m.d.sync += combined.data[32 * k : 32 * (k + 1)].eq(total)
+        return combined

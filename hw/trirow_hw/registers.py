@@ -17,7 +17,7 @@ __all__ = ["ADDRESS_BITS", "ID", "REGISTERS", "Register", "Registers"]
 #: "TRIW", little-endian: what the register ``id`` reads as.
 ID = 0x57495254
 #: Version of the register map: major in bits 31 to 16, minor below.
-VERSION = 0x0000_0001
+VERSION = 0x0000_0002
 ADDRESS_BITS = 8
 #: Cycles without progress after which a run ends, unless the host says otherwise.
 DEFAULT_WATCHDOG = 1 << 20
@@ -44,7 +44,7 @@ REGISTERS: dict[str, Register] = {
         0x0C, "ro", "bit 0: busy; bit 1: done without error; bit 2: error; bit 3: interrupt"
     ),
     "error": Register(0x10, "ro", "bits 7:0: code; 15:8: unit; 31:16: index of the pass"),
-    "descriptor": Register(0x14, "rw", "address of the first descriptor, a multiple of 128"),
+    "descriptor": Register(0x14, "rw", "address of the first descriptor, a multiple of 256"),
     "base": Register(0x18, "rw", "first address that may be accessed"),
     "limit": Register(0x1C, "rw", "end of the addresses that may be accessed, exclusive"),
     "watchdog": Register(

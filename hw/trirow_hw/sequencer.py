@@ -7,13 +7,21 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from . import descriptor
-from .config import CONSTANT_GROUPS, MAX_KERNEL, MAX_STRIDE, Config
+from .config import (
+    BANKS,
+    CONSTANT_GROUPS,
+    MAX_LEFT_SHIFT,
+    TABLE_ENTRIES,
+    TABLE_ENTRY_BYTES,
+    Config,
+)
 from .descriptor import CHECK, DESCRIPTOR_BYTES, Descriptor
 from .feature_reader import FeatureRows
 from .output_writer import OutputSpans
 from .post_process import PostPass
 from .queue import Queue
 from .read_port import ReadRequest
+from .second_reader import SecondPass
 from .tap_issuer import IssuePass
 from .weight_reader import WeightChunk
 from .window import WindowPass
@@ -27,8 +35,11 @@ _PARTS = {
     "window": WindowPass,
     "issue": IssuePass,
     "post": PostPass,
+    "second": SecondPass,
     "output": OutputSpans,
 }
+
+TABLE_BYTES = TABLE_ENTRIES * TABLE_ENTRY_BYTES
 
 #: Passes that each unit can be told of in advance.
 PASS_QUEUE = 2
@@ -49,7 +60,7 @@ class Sequencer(wiring.Component):
         A multiple of ``DESCRIPTOR_BYTES``, so that a descriptor never crosses 4 KB.
     request : Out(stream.Signature(ReadRequest)), answer : In(stream.Signature(8 * bus_bytes))
         To and from the read port.
-    features, weights, window, issue, post, output : Out(stream.Signature(...))
+    features, weights, window, issue, post, second, output : Out(stream.Signature(...))
         Parts of the passes for the units.
     passes : Out(16)
         Passes handed out since the start.
@@ -92,7 +103,8 @@ class Sequencer(wiring.Component):
         ]
         queues = self._elaborate_parts(m, fields)
         bad = Signal()
-        m.d.comb += bad.eq(self._bad_field(m, fields) | (check != CHECK))
+        kept = Signal()
+        m.d.comb += bad.eq(self._bad_field(m, fields, address, kept) | (check != CHECK))
 
         with m.FSM():
             with m.State("IDLE"):
@@ -131,11 +143,15 @@ class Sequencer(wiring.Component):
                     m.next = "BAD"
 
             with m.State("HAND OUT"):
-                ready = Cat(queue.i.ready for queue in queues).all()
+                ready = Cat(queue.i.ready for queue, _ in queues).all()
                 with m.If(ready):
-                    for queue in queues:
-                        m.d.comb += queue.i.valid.eq(1)
-                    m.d.sync += [self.passes.eq(self.passes + 1), address.eq(fields.next)]
+                    for queue, wanted in queues:
+                        m.d.comb += queue.i.valid.eq(wanted)
+                    m.d.sync += [
+                        self.passes.eq(self.passes + 1),
+                        address.eq(fields.next),
+                        kept.eq(fields.keep_weights),
+                    ]
                     m.next = "REQUEST"
                     with m.If(fields.last):
                         m.next = "FINISHED"
@@ -148,21 +164,29 @@ class Sequencer(wiring.Component):
         return m
 
     def _elaborate_parts(self, m, fields):
-        """Fill each unit's part from the fields of the same name; return the queues."""
+        """Fill each unit's part from the fields of the same name; return the queues.
+
+        A pass without weights of its own has no part for the weight reader, one without a second
+        operand none for its reader.
+        """
         special = {
-            "features.spans.address": fields.in_address,
-            "features.spans.total": fields.in_bytes,
             "features.spans.first": fields.in_first,
-            "features.spans.span": fields.in_span,
-            "features.spans.gap": fields.in_gap,
             "weights.address": fields.weight_address,
             "weights.bytes": fields.weight_bytes,
-            "output.spans.address": fields.out_address,
-            "output.spans.total": fields.out_bytes,
-            "output.spans.first": fields.out_span,
-            "output.spans.span": fields.out_span,
-            "output.spans.gap": fields.out_gap,
+            "window.depthwise": fields.op != descriptor.OP_DENSE,
+            "issue.depthwise": fields.op != descriptor.OP_DENSE,
+            "issue.maximum": fields.op == descriptor.OP_MAX_POOL,
+            "issue.second": fields.second_bytes != 0,
+            "second.wait": fields.second_wait,
+            "second.four_bytes": fields.partial_in,
         }
+        for part, prefix in (("features", "in"), ("second", "second"), ("output", "out")):
+            spans = f"{part}.spans"
+            special[f"{spans}.address"] = fields[f"{prefix}_address"]
+            special[f"{spans}.total"] = fields[f"{prefix}_bytes"]
+            special.setdefault(f"{spans}.first", fields[f"{prefix}_span"])
+            for name in ("span", "gap", "line", "turn"):
+                special[f"{spans}.{name}"] = fields[f"{prefix}_{name}"]
 
         def fill(view, shape, path):
             for name, member in shape:
@@ -175,54 +199,104 @@ class Sequencer(wiring.Component):
                     value = special[where] if where in special else fields[name]
                     m.d.comb += view[name].eq(value)
 
+        wanted = {"weights": fields.load_weights, "second": fields.second_bytes != 0}
         queues = []
         for name, shape in _PARTS.items():
             m.submodules[f"{name}_queue"] = queue = Queue(shape, depth=PASS_QUEUE)
             fill(queue.i.payload, shape, name)
             wiring.connect(m, queue.o, wiring.flipped(getattr(self, name)))
-            queues.append(queue)
+            queues.append((queue, wanted.get(name, 1)))
         return queues
 
-    def _bad_field(self, m, fields):
-        """Return whether any field is out of the range that the units can bear."""
+    def _bad_field(self, m, fields, address, kept):
+        """Return, a cycle later, whether a field or several of them are what no unit can bear."""
+        bad = self._out_of_range(fields) + self._out_of_line(fields, address, kept)
+        flags = Signal(len(bad))
+        m.d.sync += flags.eq(Cat(bad))
+        return flags.any()
+
+    def _out_of_range(self, fields):
+        """Return for each field that is bounded whether it is beyond its range."""
         config = self._config
         depth = config.line_bank_words
+        flag = (0, 1)
         ranges = {
             "version": (descriptor.VERSION, descriptor.VERSION),
-            "op": (descriptor.OP_CONVOLUTION, descriptor.OP_CONVOLUTION),
-            "last": (0, 1),
-            "wait": (0, 1),
-            "kernel_rows": (1, MAX_KERNEL),
-            "stride_rows": (1, MAX_STRIDE),
+            "op": (descriptor.OP_DENSE, descriptor.OP_MAX_POOL),
+            **dict.fromkeys(("last", "wait", "load_weights", "keep_weights", "wide"), flag),
+            **dict.fromkeys(("partial_in", "partial_out", "prelu", "table", "second_wait"), flag),
+            "fixed": (
+                int("float32" not in config.requantise_modes),
+                int("fixed" in config.requantise_modes),
+            ),
+            "combine": (0, 2 if "fixed" in config.requantise_modes else 0),
             "row_pitch": (0, depth - 1),
             "row_tail": (1, config.in_lanes),
+            "top_bank": (0, BANKS - 1),
             "first_wrapped": (0, depth - 1),
             "first_byte": (0, config.in_lanes - 1),
             "step_byte": (0, config.in_lanes - 1),
             "step_wrapped": (0, depth - 1),
             "run_tail": (1, config.in_lanes),
+            "tap_byte": (0, config.in_lanes - 1),
+            "tap_words": (0, depth - 1),
+            "group_lanes": (1, config.out_lanes),
             "last_lanes": (1, config.out_lanes),
             "group_words": (1, config.weight_words),
-            "groups": (1, CONSTANT_GROUPS),
+            "chunk_tail": (1, config.in_lanes),
+            **({"zero_weight": (0, 0)} if config.weight_bits == 8 else {}),
+            "sum_left": (0, MAX_LEFT_SHIFT),
+            "sum_right": (0, 31),
+            "sum_mantissa": (0, (1 << 31) - 1),
         }
         not_zero = [
-            "in_bytes",
-            "in_first",
-            "in_span",
-            "rows",
-            "row_words",
-            "row_bytes",
-            "out_rows",
-            "out_columns",
-            "run_words",
-            "weight_bytes",
-            "group_bytes",
-            "out_bytes",
-            "out_span",
+            *("in_bytes", "in_first", "in_span", "in_line", "rows", "row_words"),
+            *("in_columns", "out_rows", "out_columns", "kernel_rows", "kernel_columns"),
+            *("stride_rows", "stride_columns", "run_words", "groups"),
+            *("chunk_steps", "chunk_run", "weight_bytes", "group_bytes"),
+            *("out_bytes", "out_span", "out_line"),
         ]
         bad = [(fields[name] < low) | (fields[name] > high) for name, (low, high) in ranges.items()]
-        bad += [fields[name] == 0 for name in not_zero]
-        misaligned = fields.next % DESCRIPTOR_BYTES
-        flags = Signal(len(bad) + 1)
-        m.d.sync += flags.eq(Cat(*bad, misaligned != 0))
-        return flags.any()
+        return bad + [fields[name] == 0 for name in not_zero]
+
+    def _out_of_line(self, fields, address, kept):
+        """Return for each rule that ties fields to each other whether it is broken.
+
+        ``address``: of the descriptor. ``kept``: the pass before keeps its weights.
+        """
+        config = self._config
+        names = ("last", "load_weights", "keep_weights", "partial_in", "partial_out", "table")
+        last, load, keep, partial_in, partial_out, table = (fields[name][0] for name in names)
+        # The groups of one pixel come and go; those of several have to be there together, and so
+        # have those of several passes.
+        streams = (fields.out_rows == 1) & (fields.out_columns == 1) & load & ~keep
+        combines = fields.combine != 0
+        has_second = fields.second_bytes != 0
+        tables = [fields.table_bytes == number * TABLE_BYTES for number in range(3)]
+        row_bytes = fields.row_words * config.in_lanes + fields.row_tail
+
+        def differ(columns, lanes):
+            room = columns * config.post_lanes
+            return (lanes > room) | (lanes + config.post_lanes <= room)
+
+        return [
+            # Upwards only, so that every chain ends.
+            fields.next % DESCRIPTOR_BYTES != 0,
+            ~last & (fields.next <= address),
+            load == kept,
+            (fields.groups > CONSTANT_GROUPS) & ~streams,
+            # What is requested beyond the places of the rows would block the read channel.
+            fields.row_bytes + config.in_lanes != row_bytes,
+            fields.in_first > fields.in_bytes,
+            fields.out_span > fields.out_bytes,
+            has_second & (fields.second_span > fields.second_bytes),
+            has_second & ((fields.second_span == 0) | (fields.second_line == 0)),
+            has_second != (combines | partial_in),
+            combines & (partial_in | partial_out),
+            combines & ~tables[2],
+            table & tables[0],
+            ~Cat(tables).any(),
+            differ(fields.columns, fields.group_lanes),
+            differ(fields.last_columns, fields.last_lanes),
+            (fields.spacing < fields.columns) | (fields.spacing < fields.last_columns),
+        ]

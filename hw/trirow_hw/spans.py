@@ -8,18 +8,61 @@ from amaranth.lib.wiring import In, Out
 
 from .config import BURST_BYTES
 
-__all__ = ["BurstSplitter", "Spans", "check_power_of_two"]
+__all__ = ["BurstSplitter", "Spans", "check_power_of_two", "flag_line_end"]
 
 #: A sequence of spans: ``first`` bytes at ``address``, then ``span`` bytes after each ``gap``,
 #: until ``total`` bytes are covered; the last span may be cut short. ``first`` is at most
-#: ``total``.
-Spans = data.StructLayout({"address": 32, "total": 32, "first": 32, "span": 32, "gap": 32})
+#: ``total``. Where ``line`` bytes have been covered since the start or since the line before, which
+#: is at the end of a span, the next span comes after ``turn`` in place of ``gap``. Gaps are modulo
+#: 2^32, so a turn may lead back. A ``line`` of ``total`` bytes or more never ends; otherwise it is
+#: a multiple of ``span``, and ``first`` is ``span``. A sequence of one span, where ``first`` is
+#: ``total``, makes no use of the fields behind them.
+Spans = data.StructLayout(
+    {
+        "address": 32,
+        "total": 32,
+        "first": 32,
+        "span": 32,
+        "gap": 32,
+        "line": 32,
+        "turn": 32,
+    }
+)
 
 
 def check_power_of_two(name: str, value: int) -> None:
     """Raise ValueError if a number of bytes is not a power of two from 1 to ``BURST_BYTES``."""
     if not 1 <= value <= BURST_BYTES or value & (value - 1):
         raise ValueError(f"{name} must be a power of two from 1 to {BURST_BYTES}, not {value!r}")
+
+
+def flag_line_end(m: Module, start, spans, *, begins, advances) -> Signal:
+    """Return a register that says whether a line ends with the present span.
+
+    It is worked out one span ahead, so that nothing as wide as an address stands in front of it.
+
+    Parameters
+    ----------
+    m : Module
+    start, spans : View of Spans
+        The sequence, when it begins and while it advances.
+    begins : Value
+        The first span is the present one from the next cycle on. May be early: the last cycle
+        counts in which it is up.
+    advances : Value
+        So is the span that follows. May be up in every cycle.
+    """
+    line_end = Signal()
+    behind, rest = Signal(32), Signal(32)  # bytes of the line behind the present span; from its end
+    m.d.comb += rest.eq(Mux(line_end, spans.line, behind))
+    with m.If(begins):
+        m.d.sync += [
+            behind.eq(start.line - start.first),
+            line_end.eq(start.line == start.first),
+        ]
+    with m.Elif(advances):
+        m.d.sync += [behind.eq(rest - spans.span), line_end.eq(rest == spans.span)]
+    return line_end
 
 
 class BurstSplitter(wiring.Component):
@@ -80,11 +123,13 @@ class BurstSplitter(wiring.Component):
         spans = Signal(Spans)
         left_total, left_span = Signal(32), Signal(32)
         shift = self._bus_bytes.bit_length() - 1
+        begins, advances = Signal(), Signal()
+        line_end = flag_line_end(m, self.i.payload, spans, begins=begins, advances=advances)
         m.d.comb += self.last.eq(self.take_bytes == left_total)
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += self.i.ready.eq(1)
+                m.d.comb += [self.i.ready.eq(1), begins.eq(1)]
                 m.d.sync += [
                     spans.eq(self.i.payload),
                     self.address.eq(self.i.payload.address),
@@ -122,8 +167,9 @@ class BurstSplitter(wiring.Component):
                         m.next = "CUT"
 
             with m.State("NEXT SPAN"):
+                m.d.comb += advances.eq(1)
                 m.d.sync += [
-                    self.address.eq(self.address + spans.gap),
+                    self.address.eq(self.address + Mux(line_end, spans.turn, spans.gap)),
                     left_span.eq(Mux(left_total < spans.span, left_total, spans.span)),
                 ]
                 m.next = "CUT"

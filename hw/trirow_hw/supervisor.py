@@ -18,11 +18,11 @@ RunError = data.StructLayout({"code": 8, "unit": 8, "index": 16})
 
 #: Counters of the last run, in the order of their registers.
 COUNTERS = [
-    "cycles",  # from start to done
+    "cycles",  # from the start until all outputs have landed
     "busy",  # the array took a tap
     "stall_features",  # it waited for features
     "stall_weights",  # for weights
-    "stall_output",  # for room behind it
+    "stall_output",  # for room behind it, or a second operand
     "stall_dependency",  # for outputs that have to land first
     "beats_read",
     "beats_written",
@@ -32,9 +32,9 @@ COUNTERS = [
 class Supervisor(wiring.Component):
     """Keep the units in reset except while a run goes on, and end it cleanly, whatever happens.
 
-    An error or a reset by the host stops both ports: nothing new is sent, and the machine is busy
-    until what is on the way has come back. The next run begins from the reset state, so nothing of
-    an earlier run shows.
+    The end of a run, an error or a reset by the host stops both ports: nothing new is sent, and the
+    machine is busy until what is on the way has come back. The next run begins from the reset
+    state, so nothing of an earlier run shows, not even what a wrong descriptor had read too much.
 
     Members
     -------
@@ -59,7 +59,7 @@ class Supervisor(wiring.Component):
     begin : Out(1)
         Strobe: the units start.
     units_reset, stop : Out(1)
-        Levels for the units and for the ports.
+        Levels for the units and for the ports. ``stop`` is up for a cycle at least.
     passes_landed : Out(16)
     busy, done : Out(1)
         A run goes on or drains; the last one ended without error.
@@ -108,6 +108,7 @@ class Supervisor(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         failure = Signal(RunError)
+        whole = Signal()  # all outputs of the run have landed
         self._elaborate_failure(m, failure)
         with m.FSM():
             with m.State("IDLE"):
@@ -118,6 +119,7 @@ class Supervisor(wiring.Component):
                         self.error.eq(0),
                         self.passes_landed.eq(0),
                         self.busy.eq(1),
+                        whole.eq(0),
                         *(counter.eq(0) for counter in self.counters),
                     ]
                     m.next = "BEGIN"
@@ -138,14 +140,18 @@ class Supervisor(wiring.Component):
                         m.d.sync += self.error.eq(failure)
                     m.next = "STOP"
                 with m.Elif(self.finished & (self.passes_landed == self.passes)):
-                    m.d.sync += [self.units_reset.eq(1), self.busy.eq(0), self.done.eq(1)]
-                    m.next = "IDLE"
+                    m.d.sync += [self.stop.eq(1), self.units_reset.eq(1), whole.eq(1)]
+                    m.next = "STOP"
 
             with m.State("STOP"):
                 with m.If(self.reset):
-                    m.d.sync += self.error.eq(0)
+                    m.d.sync += [self.error.eq(0), whole.eq(0)]
                 with m.If(self.ports_idle):
-                    m.d.sync += [self.stop.eq(0), self.busy.eq(0)]
+                    m.d.sync += [
+                        self.stop.eq(0),
+                        self.busy.eq(0),
+                        self.done.eq(whole & ~self.reset),
+                    ]
                     m.next = "IDLE"
         return m
 
@@ -186,8 +192,8 @@ class Supervisor(wiring.Component):
             "busy": self.issued,
             "stall_features": self.stall.features & ~self.dependency,
             "stall_weights": self.stall.weights,
-            "stall_output": self.stall.output,
-            "stall_dependency": self.stall.features & self.dependency,
+            "stall_output": self.stall.output & ~self.dependency,
+            "stall_dependency": (self.stall.features | self.stall.output) & self.dependency,
             "beats_read": self.read_beat,
             "beats_written": self.write_beat,
         }

@@ -2,60 +2,51 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Module, Mux, Signal, signed
+from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .activation import Activation
 from .config import BANKS, CONSTANT_GROUPS, Config
 from .delay import delay
 from .feature_reader import Release
 from .line_buffer import LineBuffer, LineRead
 from .mac_array import MacArray, Tap
 from .modular import wrap_add
-from .window import Pixel
+from .pixel import Pixel
+from .tap_addresses import IssuePass, Mask, TapAddresses
 
 __all__ = ["GroupTag", "IssuePass", "Mask", "Stall", "TapIssuer"]
 
-#: What the issuer needs to know of a pass; see the fields of the descriptor.
-IssuePass = data.StructLayout(
-    {
-        "row_words": 16,
-        "row_pitch": 16,
-        "run_words": 16,
-        "group_words": 16,
-        "groups": 16,
-        "last_lanes": 8,
-        "zero_in": signed(8),
-        "index": 16,
-    }
-)
-
-#: What follows a lane group's sums: place of its constants, channels, whether the ring's place is
-#: free behind it, and whether the pass ends.
+#: What follows a lane group's sums: place of its constants, its channels and the columns of the
+#: array that they take, whether a second operand is due for them, whether the ring's place is free
+#: behind it, and whether the pass ends.
 GroupTag = data.StructLayout(
-    {"group": range(CONSTANT_GROUPS), "lanes": 8, "release": 1, "pass_end": 1}
+    {
+        "group": range(CONSTANT_GROUPS),
+        "lanes": 8,
+        "columns": 8,
+        "second": 1,
+        "release": 1,
+        "pass_end": 1,
+    }
 )
 
 #: Why no tap is issued.
 Stall = data.StructLayout({"features": 1, "weights": 1, "output": 1})
 
 
-def Mask(config: Config):
-    """Return the layout of what turns a run into activations.
-
-    Bytes from ``low`` up to ``high``, exclusive, count; ``zero`` is their zero point.
-    """
-    return data.StructLayout(
-        {"low": range(config.in_lanes + 1), "high": range(config.in_lanes + 1), "zero": signed(8)}
-    )
-
-
 class TapIssuer(wiring.Component):
-    """For each pixel, each lane group, each kernel row, each word of the run: issue a tap.
+    """For each pixel, each lane group, each step of the window, each tap of the step: issue it.
 
-    A tap a cycle without a gap between pixels, groups or rows. It waits for the pixel's features,
-    for its group's weights, and at the end of a group for room behind the array: nothing behind
+    A tap a cycle without a gap between pixels, groups or steps. It waits for the pixel's features,
+    for its group's weights, and at the end of a group for room behind the array and for
+    ``spacing`` cycles to have passed since the end before, be it of another pass: nothing behind
     this unit ever waits, so the pipeline has no stall.
+
+    A step of a dense pass is a kernel row, its taps are words of the run. A step of a depthwise
+    pass is ``tap_rows`` kernel rows, its taps are kernel columns. Steps below the map are left out;
+    those above it are left out in a dense pass and masked in a depthwise one.
 
     Latency to ``read``: 2 cycles. The tap leaves so that it meets its activations in the array.
 
@@ -71,7 +62,7 @@ class TapIssuer(wiring.Component):
     groups_loaded : In(16)
         Progress of the weight reader.
     room : In(1)
-        The results of another group have room.
+        The results of the group that ``tag`` shows have room.
     read : Out(LineRead)
         To the line buffer.
     mask : Out(Mask)
@@ -79,7 +70,8 @@ class TapIssuer(wiring.Component):
     tap : Out(Tap)
         To the array.
     tag : Out(GroupTag), tag_valid : Out(1)
-        Strobe at the last tap of a group.
+        Strobe at the last tap of a group. ``tag.columns``, ``tag.lanes`` and ``tag.second`` are
+        those of the group that ends next in all cycles, as long as a pass is there.
     release : Out(Release), release_valid : Out(1)
         Places of the line buffer that are free now. The memory reads them for the last time 2
         cycles after this strobe, and the feature reader writes them 3 cycles after at the
@@ -117,30 +109,50 @@ class TapIssuer(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config = self._config
-        spec, pixel = self.i.payload, self.pixels.payload
-
-        # Position: group, row of the window, word of the run; `begins` at the first tap of a group.
-        begins = Signal(init=1)
-        group, row, word = Signal(16), Signal.like(pixel.rows), Signal(16)
-        group_index, pass_index = Signal(16), Signal(16)
-        group_place = Signal(range(config.weight_words))
-        pass_place = Signal.like(group_place)
-        row_here, word_here = Signal.like(row), Signal.like(word)
-        row_ends, group_ends, pixel_ends = Signal(), Signal(), Signal()
+        m.submodules.addresses = addresses = TapAddresses(config=self._config)
+        spec, pixel, position = self.i.payload, self.pixels.payload, addresses.position
         m.d.comb += [
-            row_here.eq(Mux(begins, 0, row)),
-            word_here.eq(Mux(begins, 0, word)),
-            row_ends.eq(pixel.empty | (word_here == pixel.words)),
-            group_ends.eq(row_ends & (pixel.empty | (row_here + 1 == pixel.rows))),
-            pixel_ends.eq(group_ends & (group + 1 == spec.groups)),
+            addresses.spec.eq(spec),
+            addresses.pixel.eq(pixel),
+            addresses.issued.eq(self.issued),
+            self.read.eq(addresses.read),
+        ]
+        # The taps leave early enough to meet the activations.
+        tap_delay = LineBuffer.latency + Activation.latency - MacArray.activation_delay
+        m.d.comb += [
+            self.mask.eq(delay(m, addresses.mask, LineBuffer.latency, name="mask")),
+            self.tap.eq(delay(m, addresses.tap, tap_delay, name="tap", reset_less=False)),
         ]
 
-        retiring = Signal()
-        ahead = Signal(signed(16))
-        features, weights, output = Signal(), Signal(), Signal()
-        since_end = Signal(range(config.stages + 1))
+        pixel_ends, retiring = Signal(), Signal()
+        self._elaborate_steps(m, position)
+        group_index, last_group = self._elaborate_groups(m, position, pixel_ends)
         m.d.comb += [
+            pixel_ends.eq(position.ends & last_group),
+            self.pixels.ready.eq(self.issued & pixel_ends),
+            self.i.ready.eq(self.issued & pixel_ends & pixel.pass_end),
+            self.active.eq(spec.index),
+            self.tag_valid.eq(self.issued & position.ends),
+            self.tag.group.eq(group_index),
+            self.tag.lanes.eq(Mux(last_group, spec.last_lanes, spec.group_lanes)),
+            self.tag.columns.eq(Mux(last_group, spec.last_columns, spec.columns)),
+            self.tag.second.eq(spec.second),
+            self.tag.release.eq(pixel.pass_end & ~spec.keep_weights),
+            self.tag.pass_end.eq(pixel.pass_end & pixel_ends),
+        ]
+        self._elaborate_conditions(m, position, group_index, pixel_ends, retiring)
+        self._elaborate_release(m, pixel_ends, retiring)
+        return m
+
+    def _elaborate_conditions(self, m, position, group_index, pixel_ends, retiring):
+        """Issue a tap if all is there that it needs; else say what is not."""
+        spec, pixel = self.i.payload, self.pixels.payload
+        ahead, there = Signal(signed(16)), Signal()
+        features, weights, output = Signal(), Signal(), Signal()
+        # Cycles in which no group may end.
+        spacing_left = Signal(8)
+        m.d.comb += [
+            there.eq(self.i.valid & self.pixels.valid),
             ahead.eq(self.rows_loaded - pixel.need_row),
             features.eq(
                 ~pixel.needs
@@ -149,125 +161,92 @@ class TapIssuer(wiring.Component):
             ),
             weights.eq(self.groups_loaded != group_index),
             output.eq(
-                ~group_ends
-                | (self.room & (since_end == 0) & ~(pixel_ends & pixel.row_end & retiring))
+                ~position.ends
+                | (self.room & (spacing_left == 0) & ~(pixel_ends & pixel.row_end & retiring))
             ),
-            self.issued.eq(self.i.valid & self.pixels.valid & features & weights & output),
+            self.issued.eq(there & features & weights & output),
+            self.stall.features.eq(there & ~features),
+            self.stall.weights.eq(there & features & ~weights),
+            self.stall.output.eq(there & features & weights & ~output),
         ]
-        with m.If(self.i.valid & self.pixels.valid):
-            m.d.comb += [
-                self.stall.features.eq(~features),
-                self.stall.weights.eq(features & ~weights),
-                self.stall.output.eq(features & weights & ~output),
-            ]
-        with m.If(since_end != 0):
-            m.d.sync += since_end.eq(since_end - 1)
+        with m.If(self.tag_valid):
+            m.d.sync += spacing_left.eq(spec.spacing - 1)
+        with m.Elif(spacing_left != 0):
+            m.d.sync += spacing_left.eq(spacing_left - 1)
 
+    def _elaborate_steps(self, m, position):
+        """Go through the steps of the window and the taps of each of them."""
+        taken = self._config.tap_rows
+        spec, pixel = self.i.payload, self.pixels.payload
+        begins, step_begins, word = Signal(init=1), Signal(init=1), Signal(16)
+        # Kernel rows from the uppermost one of the step to the first one inside the map, and to the
+        # first one below it. Those above it do not count in a dense pass.
+        above, above_here = Signal(8), Signal(8)
+        below, below_here = Signal.like(pixel.rows), Signal.like(pixel.rows)
+        last_step = Signal()
+        with m.If(~begins):
+            m.d.comb += [above_here.eq(above), below_here.eq(below)]
+        with m.Elif(spec.depthwise):
+            m.d.comb += [above_here.eq(pixel.skipped_rows), below_here.eq(pixel.end_row)]
+        with m.Else():
+            m.d.comb += below_here.eq(pixel.rows)
         m.d.comb += [
-            self.pixels.ready.eq(self.issued & pixel_ends),
-            self.i.ready.eq(self.issued & pixel_ends & pixel.pass_end),
-            self.active.eq(spec.index),
+            last_step.eq(below_here <= Mux(spec.depthwise, taken, 1)),
+            position.begins.eq(begins),
+            position.step_begins.eq(step_begins),
+            position.step_ends.eq(pixel.empty | (word == pixel.words)),
+            position.ends.eq(pixel.empty | ((word == pixel.words) & last_step)),
+            position.word.eq(word),
+            position.rows[0].eq((above_here == 0) & (below_here != 0)),
         ]
+        for p in range(1, taken):
+            inside = (above_here <= p) & (below_here > p)
+            m.d.comb += position.rows[p].eq(spec.depthwise & inside)
         with m.If(self.issued):
             m.d.sync += [
-                begins.eq(group_ends),
-                word.eq(Mux(row_ends, 0, word_here + 1)),
-                row.eq(row_here + row_ends),
+                begins.eq(position.ends),
+                step_begins.eq(position.step_ends),
+                word.eq(Mux(position.step_ends, 0, word + 1)),
+                above.eq(above_here),
+                below.eq(below_here),
             ]
-            with m.If(group_ends):
-                next_place = wrap_add(
-                    group_place, spec.group_words[: len(group_place) + 1], config.weight_words
-                )
+            with m.If(position.step_ends):
                 m.d.sync += [
-                    since_end.eq(config.stages - 1),
-                    group.eq(group + 1),
-                    group_index.eq(group_index + 1),
-                    group_place.eq(next_place),
+                    above.eq(Mux(above_here > taken, above_here - taken, 0)),
+                    below.eq(below_here - Mux(spec.depthwise, taken, 1)),
                 ]
-                with m.If(pixel_ends):
-                    m.d.sync += group.eq(0)
-                    with m.If(pixel.pass_end):
-                        m.d.sync += [pass_index.eq(group_index + 1), pass_place.eq(next_place)]
-                    with m.Else():
-                        m.d.sync += [group_index.eq(pass_index), group_place.eq(pass_place)]
 
-        m.d.comb += [
-            self.tag_valid.eq(self.issued & group_ends),
-            self.tag.group.eq(group_index),
-            self.tag.lanes.eq(Mux(group + 1 == spec.groups, spec.last_lanes, config.out_lanes)),
-            self.tag.release.eq(pixel.pass_end),
-            self.tag.pass_end.eq(pixel.pass_end & pixel_ends),
-        ]
-        self._elaborate_addresses(m, begins, group_place, word_here, row_ends, group_ends)
-        self._elaborate_release(m, pixel_ends, retiring)
-        return m
+    def _elaborate_groups(self, m, position, pixel_ends):
+        """Go through the lane groups; return the number of the group in the run, and if it is last.
 
-    def _elaborate_addresses(self, m, begins, group_place, word, row_ends, group_ends):
-        """Two stages: places in the line buffer and in the weight memories."""
-        config = self._config
+        Behind a pass that keeps its weights, as behind a pixel, it goes on with the first group.
+        """
+        depth = self._config.weight_words
         spec, pixel = self.i.payload, self.pixels.payload
-        depth, weight_depth = config.line_bank_words, config.weight_words
-
-        # Where the next rows of the window begin in each bank, and the weights of the kernel row.
-        bank, bank_here = Signal(2), Signal(2)
-        lines = [Signal(range(depth), name=f"line{b}") for b in range(BANKS)]
-        lines_here = [Mux(begins, pixel.starts[b], lines[b]) for b in range(BANKS)]
-        line = Signal(range(depth))
-        row_offset, row_offset_here = Signal(16), Signal(16)
+        group, group_index, pass_index = Signal(16), Signal(16), Signal(16)
+        group_place, pass_place = Signal(range(depth)), Signal(range(depth))
+        first_group, last_next, last_group = Signal(init=1), Signal(), Signal()
         m.d.comb += [
-            bank_here.eq(Mux(begins, pixel.bank, bank)),
-            line.eq(Array(lines_here)[bank_here]),
-            row_offset_here.eq(Mux(begins, pixel.skipped_words, row_offset)),
+            last_group.eq(Mux(first_group, spec.groups == 1, last_next)),
+            position.first_group.eq(first_group),
+            position.group_place.eq(group_place),
         ]
-        with m.If(self.issued):
-            m.d.sync += [bank.eq(bank_here), row_offset.eq(row_offset_here)]
-            for b in range(BANKS):
-                m.d.sync += lines[b].eq(lines_here[b])
-            with m.If(row_ends):
-                m.d.sync += [
-                    bank.eq(Mux(bank_here == BANKS - 1, 0, bank_here + 1)),
-                    row_offset.eq(row_offset_here + spec.run_words),
-                ]
-                for b in range(BANKS):
-                    with m.If(bank_here == b):
-                        m.d.sync += lines[b].eq(wrap_add(line, spec.row_pitch, depth))
-
-        # First stage: offsets in the row and in the group. Second: places.
-        a_line, a_place = Signal(range(depth)), Signal(range(depth))
-        a_group, a_offset = Signal(range(weight_depth)), Signal(16)
-        a_tap, b_tap = Signal(Tap(config)), Signal(Tap(config))
-        a_read = Signal(LineRead(config))
-        a_mask, b_mask = Signal(Mask(config)), Signal(Mask(config))
-        row_place = wrap_add(pixel.place, word[: len(pixel.place)], depth)
-        m.d.sync += [
-            a_line.eq(line),
-            a_place.eq(row_place),
-            a_read.bank.eq(bank_here),
-            a_read.byte.eq(pixel.byte),
-            a_group.eq(group_place),
-            a_offset.eq(row_offset_here + pixel.first_word + word),
-            a_tap.valid.eq(self.issued),
-            a_tap.first.eq(begins),
-            a_tap.last.eq(group_ends),
-            a_mask.zero.eq(spec.zero_in),
-            a_mask.low.eq(Mux(word == 0, pixel.mask_low, 0)),
-            a_mask.high.eq(Mux(word == pixel.words, pixel.mask_high, config.in_lanes)),
-        ]
-        with m.If(pixel.empty):
-            m.d.sync += a_mask.high.eq(0)
-        m.d.sync += [
-            self.read.eq(a_read),
-            self.read.word.eq(wrap_add(a_line, a_place, depth)),
-            b_tap.eq(a_tap),
-            b_tap.word.eq(wrap_add(a_group, a_offset[: len(a_group)], weight_depth)),
-            b_mask.eq(a_mask),
-        ]
-        # The activations come out of a register behind the line buffer.
-        tap_delay = LineBuffer.latency + 1 - MacArray.activation_delay
-        m.d.comb += [
-            self.mask.eq(delay(m, b_mask, LineBuffer.latency, name="mask")),
-            self.tap.eq(delay(m, b_tap, tap_delay, name="tap", reset_less=False)),
-        ]
+        next_place = wrap_add(group_place, spec.group_words[: len(group_place) + 1], depth)
+        with m.If(self.tag_valid):
+            m.d.sync += [
+                first_group.eq(pixel_ends),
+                last_next.eq(group + 2 == spec.groups),
+                group.eq(group + 1),
+                group_index.eq(group_index + 1),
+                group_place.eq(next_place),
+            ]
+            with m.If(pixel_ends):
+                m.d.sync += group.eq(0)
+                with m.If(pixel.pass_end & ~spec.keep_weights):
+                    m.d.sync += [pass_index.eq(group_index + 1), pass_place.eq(next_place)]
+                with m.Else():
+                    m.d.sync += [group_index.eq(pass_index), group_place.eq(pass_place)]
+        return group_index, last_group
 
     def _elaborate_release(self, m, pixel_ends, retiring):
         """Give places back: word by word of the uppermost row, then the rows that retire."""

@@ -6,7 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .spans import Spans, check_power_of_two
+from .spans import Spans, check_power_of_two, flag_line_end
 
 __all__ = ["Unpacker"]
 
@@ -85,6 +85,8 @@ class Unpacker(wiring.Component):
         room = Signal(range(self._bus_bytes + 1))
         count = Signal.like(room)
         rest = Signal(32)
+        begins, advances = Signal(), Signal()
+        line_end = flag_line_end(m, self.spans.payload, spans, begins=begins, advances=advances)
         m.d.comb += [
             rest.eq(left_total - count),
             room.eq(self._bus_bytes - offset),
@@ -94,7 +96,7 @@ class Unpacker(wiring.Component):
             m.d.sync += beat_valid.eq(0)
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += self.spans.ready.eq(1)
+                m.d.comb += [self.spans.ready.eq(1), begins.eq(1)]
                 m.d.sync += [
                     spans.eq(self.spans.payload),
                     offset.eq(self.spans.payload.address),
@@ -116,9 +118,10 @@ class Unpacker(wiring.Component):
                         offset.eq(0),
                     ]
                     with m.If(left_span == count):
+                        m.d.comb += advances.eq(1)
                         m.d.sync += [
                             left_span.eq(Mux(rest < spans.span, rest, spans.span)),
-                            offset.eq(offset + count + spans.gap),
+                            offset.eq(offset + count + Mux(line_end, spans.turn, spans.gap)),
                         ]
                     with m.If(left_total == count):
                         m.next = "IDLE"

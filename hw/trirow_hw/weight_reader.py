@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import C, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import CONSTANT_BYTES, CONSTANT_GROUPS, Config
+from .config import (
+    CONSTANT_BYTES,
+    CONSTANT_GROUPS,
+    TABLE_ENTRIES,
+    TABLE_ENTRY_BYTES,
+    WIDE_CONSTANT_BYTES,
+    Config,
+)
 from .fetcher import Fetcher
 from .modular import wrap_add
 from .queue import Queue
 from .read_port import ReadRequest
 from .unpacker import Unpacker
 
-__all__ = ["ConstantWrite", "WeightChunk", "WeightReader", "WeightWrite"]
+__all__ = ["ConstantWrite", "TableWrite", "WeightChunk", "WeightReader", "WeightWrite"]
 
 #: What the weight reader needs to know of a pass.
 WeightChunk = data.StructLayout(
@@ -21,18 +28,41 @@ WeightChunk = data.StructLayout(
         "address": 32,
         "bytes": 32,
         "group_bytes": 32,
+        "table_bytes": 16,
+        "wide": 1,
         "groups": 16,
         "group_words": 16,
-        "kernel_rows": 8,
-        "run_words": 16,
-        "run_tail": 8,
+        "chunk_steps": 16,
+        "chunk_run": 16,
+        "chunk_tail": 8,
+        "group_lanes": 8,
         "last_lanes": 8,
+        "zero_weight": signed(8),
         "index": 16,
     }
 )
 
+#: Places of tables: those of a chunk in use, and those of the next.
+_TABLE_PLACES = 2
+
 #: Groups of a chunk that is in the ring or on its way there, and the words of each.
 _Resident = data.StructLayout({"groups": 16, "words": 16})
+
+#: How far the writing of a chunk has come.
+_Position = data.StructLayout(
+    {
+        "place": 1,
+        "second": 1,
+        "entry": 8,
+        "group": range(CONSTANT_GROUPS),
+        "lane": 8,
+        "last_lane": 8,
+        "part": range(WIDE_CONSTANT_BYTES),
+        "steps_left": 16,
+        "words_left": 16,
+        "word": 16,
+    }
+)
 
 
 def WeightWrite(config: Config):
@@ -41,18 +71,22 @@ def WeightWrite(config: Config):
         {
             "lane": range(config.out_lanes),
             "word": range(config.weight_words),
-            "data": 8 * config.in_lanes,
+            "data": config.weight_bits * config.in_lanes,
         }
     )
 
 
+#: An entry of a table on its way: which of the two places of tables, first or second table, entry.
+TableWrite = data.StructLayout({"place": 1, "second": 1, "entry": 8, "data": 32})
+
+
 def ConstantWrite(config: Config):
-    """Return the layout of the constants of one channel: place of the group, lane, 8 bytes."""
+    """Return the layout of the constants of one channel: place of the group, lane, 12 bytes."""
     return data.StructLayout(
         {
             "group": range(CONSTANT_GROUPS),
             "lane": range(config.out_lanes),
-            "data": 8 * CONSTANT_BYTES,
+            "data": 8 * WIDE_CONSTANT_BYTES,
         }
     )
 
@@ -60,11 +94,16 @@ def ConstantWrite(config: Config):
 class WeightReader(wiring.Component):
     """Fetch lane groups into the ring of the weight buffer as its places become free.
 
-    A chunk in memory is its lane groups, one behind the other; a group is the constants of its
-    channels, then its weights by kernel row, word of the run, channel. Nothing is padded: the last
-    group may have fewer channels, and the last word of a run fewer bytes.
+    A chunk in memory is its tables, if it has any, then its lane groups, one behind the other. A
+    table is 256 entries of 4 bytes. A group is the constants of its channels (8 bytes each, 12 in a
+    chunk that is ``wide``), then its weights by step, word of the run, channel. Nothing is padded:
+    the last group may have fewer channels, and the last word of a run fewer bytes. Weights that
+    such a word lacks are written as 0.
 
-    A group is requested as soon as there is room for all of it. Throughput a word a cycle.
+    Tables and groups are requested as soon as there is room for all of them, in order, so that
+    whatever has been requested is taken. A chunk may have more groups than the ring; they stream
+    through it. Throughput: a word of weights, 4 bytes of a table, or up to 8 bytes of constants a
+    cycle; a cycle for each group, and a few for each chunk.
 
     Parameters
     ----------
@@ -73,19 +112,25 @@ class WeightReader(wiring.Component):
     Members
     -------
     i : In(stream.Signature(WeightChunk))
-        Chunks, in order.
+        Chunks, in order. At least one group and one word in each.
     active : In(16)
         Index of the pass in the array: its chunk is requested with urgency.
     request : Out(stream.Signature(ReadRequest)), answer : In(stream.Signature(8 * bus_bytes))
         To and from the read port.
     release : In(1)
         The array does not need the oldest group any more.
+    table_release : In(1)
+        The tables of the oldest chunk that has tables are not needed any more.
     weight : Out(WeightWrite), weight_valid : Out(1)
-        Into the memory of a lane.
+        Into the memory of a lane: ``in_lanes`` signed weights of ``weight_bits`` bits; with 9 bits
+        the chunk's ``zero_weight`` has been subtracted.
     constant : Out(ConstantWrite), constant_valid : Out(1)
-        Into the constants.
+        Into the constants; the upper 4 bytes are 0 unless the chunk is ``wide``.
+    table : Out(TableWrite), table_valid : Out(1)
+        Into the tables. Chunks that have tables use the two places in turn, 0 first.
     groups_loaded : Out(16)
-        Complete groups since the start of the run, modulo 2^16.
+        Complete groups since the start of the run, modulo 2^16. The tables of a chunk are complete
+        before its first group is.
     """
 
     def __init__(self, *, config: Config):
@@ -97,10 +142,13 @@ class WeightReader(wiring.Component):
                 "request": Out(stream.Signature(ReadRequest)),
                 "answer": In(stream.Signature(8 * config.bus_bytes)),
                 "release": In(1),
+                "table_release": In(1),
                 "weight": Out(WeightWrite(config)),
                 "weight_valid": Out(1),
                 "constant": Out(ConstantWrite(config)),
                 "constant_valid": Out(1),
+                "table": Out(TableWrite),
+                "table_valid": Out(1),
                 "groups_loaded": Out(16),
             }
         )
@@ -117,38 +165,38 @@ class WeightReader(wiring.Component):
         wiring.connect(m, fetcher.request, wiring.flipped(self.request))
         wiring.connect(m, wiring.flipped(self.answer), unpacker.i)
 
-        granted, begun = Signal(), Signal()
-        groups_granted = Signal(range(CONSTANT_GROUPS + 1))
-        m.d.sync += groups_granted.eq(groups_granted + granted - begun)
-        self._elaborate_allocation(m, fetcher, arriving, resident, granted)
-        self._elaborate_arrival(m, arriving, unpacker, groups_granted, begun)
+        # Strobes: room for a group or for the tables of a chunk is given out; they begin to arrive.
+        granted, tables_granted, begun, tables_begun = Signal(), Signal(), Signal(), Signal()
+        groups_due = Signal(range(CONSTANT_GROUPS + 1))
+        tables_due = Signal(range(_TABLE_PLACES + 1))
+        m.d.sync += [
+            groups_due.eq(groups_due + granted - begun),
+            tables_due.eq(tables_due + tables_granted - tables_begun),
+        ]
+        self._elaborate_allocation(m, fetcher, arriving, resident, granted, tables_granted)
+        self._elaborate_arrival(m, arriving, unpacker, groups_due, begun, tables_due, tables_begun)
         return m
 
-    def _elaborate_allocation(self, m, fetcher, arriving, resident, granted):
-        """Start a chunk; give out the ring's places group by group, and take them back."""
-        config = self._config
+    def _elaborate_allocation(self, m, fetcher, arriving, resident, granted, tables_granted):
+        """Start a chunk; give out room for its tables, then for one group after the other."""
         current = Signal(WeightChunk)
         groups_left, bytes_left = Signal(16), Signal(32)
-        free_words = Signal(range(config.weight_words + 1), init=config.weight_words)
-        free_groups = Signal(range(CONSTANT_GROUPS + 1), init=CONSTANT_GROUPS)
+        free_words, free_groups, free_tables = self._elaborate_room(
+            m, resident, current.group_words, granted, tables_granted
+        )
+        self._describe(m, fetcher.i.payload, current)
         m.d.comb += [
             fetcher.index.eq(current.index),
             fetcher.urgent.eq(current.index == self.active),
+            resident.i.payload.groups.eq(self.i.payload.groups),
+            resident.i.payload.words.eq(self.i.payload.group_words),
+            arriving.i.payload.eq(self.i.payload),
         ]
-        spans = fetcher.i.payload
-        m.d.comb += [
-            spans.address.eq(current.address),
-            spans.total.eq(current.bytes),
-            spans.first.eq(current.bytes),
-            spans.span.eq(current.bytes),
-        ]
+        m.d.sync += bytes_left.eq(bytes_left - fetcher.grant)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += [
-                    arriving.i.payload.eq(self.i.payload),
                     arriving.i.valid.eq(self.i.valid & resident.i.ready),
-                    resident.i.payload.groups.eq(self.i.payload.groups),
-                    resident.i.payload.words.eq(self.i.payload.group_words),
                     resident.i.valid.eq(self.i.valid & arriving.i.ready),
                     self.i.ready.eq(arriving.i.ready & resident.i.ready),
                 ]
@@ -163,6 +211,13 @@ class WeightReader(wiring.Component):
             with m.State("START"):
                 m.d.comb += fetcher.i.valid.eq(1)
                 with m.If(fetcher.i.ready):
+                    m.next = "TABLES"
+
+            with m.State("TABLES"):
+                with m.If(current.table_bytes == 0):
+                    m.next = "GROUPS"
+                with m.Elif(free_tables != 0):
+                    m.d.comb += [tables_granted.eq(1), fetcher.grant.eq(current.table_bytes)]
                     m.next = "GROUPS"
 
             with m.State("GROUPS"):
@@ -174,120 +229,183 @@ class WeightReader(wiring.Component):
                         granted.eq(1),
                         fetcher.grant.eq(Mux(groups_left == 1, bytes_left, current.group_bytes)),
                     ]
-                    m.d.sync += [
-                        groups_left.eq(groups_left - 1),
-                        bytes_left.eq(bytes_left - current.group_bytes),
-                    ]
+                    m.d.sync += groups_left.eq(groups_left - 1)
                 with m.Else():
                     # The end of the last group must not wait for the rest of its burst.
                     m.d.comb += fetcher.starving.eq(1)
+
+    def _elaborate_room(self, m, resident, group_words, granted, tables_granted):
+        """Return the words, groups and tables for which there is room."""
+        config = self._config
+        free_words = Signal(range(config.weight_words + 1), init=config.weight_words)
+        free_groups = Signal(range(CONSTANT_GROUPS + 1), init=CONSTANT_GROUPS)
+        free_tables = Signal(range(_TABLE_PLACES + 1), init=_TABLE_PLACES)
         released = Mux(self.release, resident.o.payload.words, 0)
-        given = Mux(granted, current.group_words, 0)
+        given = Mux(granted, group_words, 0)
         groups_released = Signal(16)
         m.d.sync += [
             free_words.eq(free_words + released - given),
             free_groups.eq(free_groups + self.release - granted),
+            free_tables.eq(free_tables + self.table_release - tables_granted),
         ]
         with m.If(self.release):
             m.d.sync += groups_released.eq(groups_released + 1)
             with m.If(groups_released == resident.o.payload.groups - 1):
                 m.d.comb += resident.o.ready.eq(1)
                 m.d.sync += groups_released.eq(0)
+        return free_words, free_groups, free_tables
 
-    def _elaborate_arrival(self, m, arriving, unpacker, groups_granted, begun):
-        """Deal what arrives out to the lanes."""
-        config = self._config
-        chunk = arriving.o.payload
-        groups_left = Signal(16)
-        lanes, lane = Signal(8), Signal(8)
-        row, run_word = Signal(8), Signal(16)
-        word, group = Signal(range(config.weight_words)), Signal(range(CONSTANT_GROUPS))
-        lane_ends, run_ends, group_ends = Signal(), Signal(), Signal()
-        group_loaded = Signal()
-
-        spans = unpacker.spans.payload
+    @staticmethod
+    def _describe(m, spans, chunk):
+        """Drive the spans of a chunk: one of them."""
         m.d.comb += [
             spans.address.eq(chunk.address),
             spans.total.eq(chunk.bytes),
             spans.first.eq(chunk.bytes),
-            lane_ends.eq(lane == lanes - 1),
-            run_ends.eq(run_word == chunk.run_words - 1),
-            group_ends.eq(lane_ends & run_ends & (row == chunk.kernel_rows - 1)),
+            spans.span.eq(chunk.bytes),
+            spans.line.eq(chunk.bytes),
         ]
-        m.d.sync += [self.constant_valid.eq(0), self.weight_valid.eq(0), group_loaded.eq(0)]
-        piece = min(config.in_lanes, CONSTANT_BYTES)
-        pieces = -(-CONSTANT_BYTES // piece)
-        part = Signal(range(pieces))
-        part_ends = part == pieces - 1
+
+    def _elaborate_arrival(
+        self, m, arriving, unpacker, groups_due, begun, tables_due, tables_begun
+    ):
+        """Walk through a chunk as it arrives."""
+        chunk, at = arriving.o.payload, Signal(_Position)
+        groups_left = Signal(16)
+        lane_taken, lane_ends, tables_end, group_ends, group_loaded = (Signal() for _ in range(5))
+        lanes = Mux(groups_left == 1, chunk.last_lanes, chunk.group_lanes)
+        self._describe(m, unpacker.spans.payload, chunk)
+        m.d.comb += lane_ends.eq(at.lane == at.last_lane)
+        with m.If(lane_taken):
+            m.d.sync += at.lane.eq(Mux(lane_ends, 0, at.lane + 1))
+        m.d.sync += [
+            self.table_valid.eq(0),
+            self.constant_valid.eq(0),
+            self.weight_valid.eq(0),
+            group_loaded.eq(group_ends),
+            # Two cycles behind the last word, when it can be read.
+            self.groups_loaded.eq(self.groups_loaded + group_loaded),
+        ]
 
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += unpacker.spans.valid.eq(arriving.o.valid)
                 m.d.sync += groups_left.eq(chunk.groups)
                 with m.If(arriving.o.valid & unpacker.spans.ready):
+                    m.next = "CHUNK"
+
+            with m.State("CHUNK"):
+                with m.If(chunk.table_bytes == 0):
+                    m.next = "GROUP"
+                with m.Elif(tables_due != 0):
+                    m.d.comb += tables_begun.eq(1)
+                    m.next = "TABLES"
+
+            with m.State("TABLES"):
+                self._elaborate_tables(m, unpacker, chunk, at, tables_end)
+                with m.If(tables_end):
                     m.next = "GROUP"
 
             with m.State("GROUP"):
                 m.d.sync += [
-                    lane.eq(0),
-                    row.eq(0),
-                    run_word.eq(0),
-                    lanes.eq(Mux(groups_left == 1, chunk.last_lanes, config.out_lanes)),
+                    at.last_lane.eq(lanes - 1),
+                    at.steps_left.eq(chunk.chunk_steps),
+                    at.words_left.eq(chunk.chunk_run),
                 ]
-                with m.If(groups_granted != 0):
+                with m.If(groups_due != 0):
                     m.d.comb += begun.eq(1)
                     m.next = "CONSTANTS"
 
             with m.State("CONSTANTS"):
-                last_piece = CONSTANT_BYTES - (pieces - 1) * piece
-                m.d.comb += [
-                    unpacker.want.eq(Mux(part_ends, last_piece, piece)),
-                    unpacker.take.eq(unpacker.valid),
-                ]
-                with m.If(unpacker.valid):
-                    m.d.sync += part.eq(Mux(part_ends, 0, part + 1))
-                    for k in range(pieces):
-                        with m.If(part == k):
-                            place = self.constant.data[8 * piece * k : 8 * piece * (k + 1)]
-                            m.d.sync += place.eq(unpacker.data)
-                    with m.If(part_ends):
-                        m.d.sync += [
-                            self.constant.group.eq(group),
-                            self.constant.lane.eq(lane),
-                            self.constant_valid.eq(1),
-                            lane.eq(Mux(lane_ends, 0, lane + 1)),
-                        ]
-                        with m.If(lane_ends):
-                            m.next = "WEIGHTS"
+                self._elaborate_constants(m, unpacker, chunk, at, lane_taken)
+                with m.If(lane_taken & lane_ends):
+                    m.next = "WEIGHTS"
 
             with m.State("WEIGHTS"):
+                self._elaborate_weights(m, unpacker, chunk, at, lane_taken, lane_ends, group_ends)
+                with m.If(group_ends):
+                    m.d.comb += arriving.o.ready.eq(groups_left == 1)
+                    m.d.sync += [at.group.eq(at.group + 1), groups_left.eq(groups_left - 1)]
+                    m.next = "GROUP"
+                    with m.If(groups_left == 1):
+                        m.next = "IDLE"
+
+    def _assemble(self, m, unpacker, part, target, length):
+        """Fill ``target`` with ``length`` bytes in pieces; return whether the last one is there."""
+        piece = min(self._config.in_lanes, CONSTANT_BYTES)
+        complete = Signal()
+        m.d.comb += unpacker.take.eq(unpacker.valid)
+        for k, start in enumerate(range(0, len(target) // 8, piece)):
+            left = length - start
+            ends = left <= piece
+            with m.If(part == k):
                 m.d.comb += [
-                    unpacker.want.eq(Mux(run_ends, chunk.run_tail, config.in_lanes)),
-                    unpacker.take.eq(unpacker.valid),
+                    unpacker.want.eq(Mux(ends, left, piece)),
+                    complete.eq(unpacker.valid & ends),
                 ]
                 with m.If(unpacker.valid):
                     m.d.sync += [
-                        self.weight.lane.eq(lane),
-                        self.weight.word.eq(word),
-                        self.weight.data.eq(unpacker.data),
-                        self.weight_valid.eq(1),
-                        lane.eq(Mux(lane_ends, 0, lane + 1)),
+                        target[8 * start : 8 * (start + piece)].eq(unpacker.data),
+                        part.eq(Mux(ends, 0, k + 1)),
                     ]
-                    with m.If(lane_ends):
-                        m.d.sync += [
-                            word.eq(wrap_add(word, 1, config.weight_words)),
-                            run_word.eq(Mux(run_ends, 0, run_word + 1)),
-                            row.eq(row + run_ends),
-                        ]
-                    with m.If(group_ends):
-                        m.d.sync += [
-                            group_loaded.eq(1),
-                            group.eq(group + 1),
-                            groups_left.eq(groups_left - 1),
-                        ]
-                        m.next = "GROUP"
-                        with m.If(groups_left == 1):
-                            m.d.comb += arriving.o.ready.eq(1)
-                            m.next = "IDLE"
-        # Two cycles behind the last word, when it can be read.
-        m.d.sync += self.groups_loaded.eq(self.groups_loaded + group_loaded)
+        return complete
+
+    def _elaborate_tables(self, m, unpacker, chunk, at, tables_end):
+        """Write the tables of a chunk entry by entry, then turn to the other place."""
+        complete = self._assemble(m, unpacker, at.part, self.table.data, C(TABLE_ENTRY_BYTES))
+        two = chunk.table_bytes == 2 * TABLE_ENTRIES * TABLE_ENTRY_BYTES
+        table_ends = complete & (at.entry == TABLE_ENTRIES - 1)
+        m.d.comb += tables_end.eq(table_ends & (at.second == two))
+        m.d.sync += [
+            self.table.place.eq(at.place),
+            self.table.second.eq(at.second),
+            self.table.entry.eq(at.entry),
+            self.table_valid.eq(complete),
+            at.entry.eq(at.entry + complete),
+            at.second.eq((at.second | table_ends) & ~tables_end),
+            at.place.eq(at.place ^ tables_end),
+        ]
+
+    def _elaborate_constants(self, m, unpacker, chunk, at, taken):
+        """Write the constants of a group channel by channel."""
+        length = Mux(chunk.wide, C(WIDE_CONSTANT_BYTES), C(CONSTANT_BYTES))
+        complete = self._assemble(m, unpacker, at.part, self.constant.data, length)
+        m.d.comb += taken.eq(complete)
+        m.d.sync += [
+            self.constant.group.eq(at.group),
+            self.constant.lane.eq(at.lane),
+            self.constant_valid.eq(complete),
+        ]
+        with m.If(~chunk.wide):
+            m.d.sync += self.constant.data[8 * CONSTANT_BYTES :].eq(0)
+
+    def _elaborate_weights(self, m, unpacker, chunk, at, taken, lane_ends, group_ends):
+        """Write the weights of a group word by word, each into all lanes."""
+        config = self._config
+        run_ends = Signal()
+        m.d.comb += [
+            run_ends.eq(at.words_left == 1),
+            unpacker.want.eq(Mux(run_ends, chunk.chunk_tail, config.in_lanes)),
+            unpacker.take.eq(unpacker.valid),
+            taken.eq(unpacker.valid),
+            group_ends.eq(taken & lane_ends & run_ends & (at.steps_left == 1)),
+        ]
+        m.d.sync += [
+            self.weight.lane.eq(at.lane),
+            self.weight.word.eq(at.word),
+            self.weight_valid.eq(taken),
+        ]
+        for k in range(config.in_lanes):
+            weight = unpacker.data.word_select(k, 8).as_signed()
+            if config.weight_bits > 8:
+                weight = weight - chunk.zero_weight
+            # What follows the end of a run in memory belongs to the next lane.
+            beyond = run_ends & (chunk.chunk_tail <= k)
+            place = self.weight.data.word_select(k, config.weight_bits)
+            m.d.sync += place.eq(Mux(beyond, 0, weight))
+        with m.If(taken & lane_ends):
+            m.d.sync += [
+                at.word.eq(wrap_add(at.word, 1, config.weight_words)),
+                at.words_left.eq(Mux(run_ends, chunk.chunk_run, at.words_left - 1)),
+                at.steps_left.eq(at.steps_left - run_ends),
+            ]

@@ -8,13 +8,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from trirow_driver.tiling import UnsupportedError
+from trirow_driver.conv_layer import ConvLayer
+from trirow_driver.lowering import UnsupportedError
+from trirow_driver.program import INPUT
 from trirow_hw.config import Config
+from trirow_sim.case import Case
 from trirow_sim.layer_table import Row, read_rows
 from trirow_sim.parallel import run_all
 from trirow_sim.report import KEYS, STALLS, LayerReport, NetworkReport
-from trirow_sim.simulate import random_layer, simulate
+from trirow_sim.simulate import simulate
 
 __all__ = ["Bench", "Row", "RowResult", "read_rows"]
 
@@ -162,14 +166,31 @@ class Bench:
         }
 
 
+def random_layer(row: Row, seed: int) -> tuple[ConvLayer, npt.NDArray[np.int8]]:
+    """Return the layer of a row and its feature map, of random numbers."""
+    case = Case(
+        "conv",
+        row.in_shape,
+        row.out_shape[2],
+        row.kernel,
+        row.stride,
+        row.pad,
+        (row.dilation, row.dilation),
+        row.groups,
+        seed=seed,
+    )
+    nodes, features, _ = case.build()
+    layer = nodes[0].layer
+    assert isinstance(layer, ConvLayer)
+    return replace(layer, name=row.layer), features[INPUT]
+
+
 def _simulate(bench: Bench, row: Row) -> tuple[LayerReport, str]:
     """Return the report of a row, and the first mismatch or an empty text."""
     seed = int(np.random.SeedSequence((bench.seed, row.index)).generate_state(1)[0])
-    layer, features = random_layer(
-        *row.in_shape, row.out_shape[2], row.kernel, row.stride, row.pad, seed
-    )
+    layer, features = random_layer(row, seed)
     run = simulate(
-        [replace(layer, name=row.layer)],
+        [layer],
         features,
         bench.config,
         memory=bench.memory,

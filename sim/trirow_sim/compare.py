@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from trirow_driver.image import DdrImage
+from trirow_driver.image import DdrImage, Region
 
-__all__ = ["Comparison", "Expected", "LayerComparison", "Mismatch", "Stray", "compare"]
+__all__ = [
+    "Comparison",
+    "Expected",
+    "LayerComparison",
+    "Mismatch",
+    "Stray",
+    "compare",
+    "compare_output",
+]
 
 _Int8 = npt.NDArray[np.int8]
+_Array = TypeVar("_Array", npt.NDArray[np.int8], npt.NDArray[np.bool_])
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,20 +35,41 @@ class Expected:
         Name of the layer.
     region : str
         Name of the region that it writes.
-    output : int8 array of shape (1, H, W, K)
-        The whole region, according to golden.
+    first : int
+        First channel of the region that it writes.
+    output : int8 array of shape (N, H, W, K)
+        What golden computes, for K channels of the region.
     """
 
     layer: str
     region: str
+    first: int
     output: _Int8
+
+    def part(self, region: Region, flat: _Array) -> _Array:
+        """Return the bytes of the region that the output takes, in its shape.
+
+        Raises
+        ------
+        ValueError
+            If the output does not fit the region.
+        """
+        images, channels, rows, columns = region.shape or (0, 0, 0, 0)
+        end = self.first + self.output.shape[3]
+        if self.output.shape[:3] != (images, rows, columns) or not end <= channels:
+            raise ValueError(
+                f"layer {self.layer!r}: output of shape {self.output.shape} does not fit region "
+                f"{region.name!r} of {images}x{rows}x{columns}x{channels}"
+            )
+        return flat.reshape(images, rows, columns, channels)[..., self.first : end]
 
 
 @dataclass(frozen=True)
 class Mismatch:
-    """An output byte that is not what golden says: row y, column x, channel k."""
+    """An output byte that is not what golden says: image n, row y, column x, channel k."""
 
     layer: str
+    n: int
     y: int
     x: int
     k: int
@@ -46,9 +77,10 @@ class Mismatch:
     expected: int
 
     def __str__(self) -> str:
+        image = f"image {self.n}, " if self.n else ""
         return (
-            f"layer {self.layer!r}: row {self.y}, column {self.x}, channel {self.k} is {self.got}, "
-            f"golden has {self.expected}"
+            f"layer {self.layer!r}: {image}row {self.y}, column {self.x}, channel {self.k} is "
+            f"{self.got}, golden has {self.expected}"
         )
 
 
@@ -159,7 +191,8 @@ def compare(
     before, after : bytes
         The memory from the image's base on, before and after the run.
     expected : sequence of Expected
-        The outputs. Every byte outside their regions must be what it was before.
+        The outputs. Every byte that belongs to none must be what it was before, but for regions of
+        kind ``sums``, which hold intermediate results.
 
     Raises
     ------
@@ -175,27 +208,33 @@ def compare(
     layers = []
     for item in expected:
         region = image.region(item.region)
-        if item.output.size != region.size:
-            raise ValueError(
-                f"layer {item.layer!r}: output must be the {region.size} bytes of region "
-                f"{region.name!r}, not {item.output.size}"
-            )
-        written = slice(region.offset, region.offset + region.size)
-        layers.append(_compare_output(item, now[written].view(np.int8)))
-        changed[written] = False
+        place = slice(region.offset, region.offset + region.size)
+        got = item.part(region, now[place].view(np.int8))
+        layers.append(compare_output(item.layer, got, item.output))
+        item.part(region, changed[place])[:] = False
+    for region in image.regions:
+        if region.kind == "sums":
+            changed[region.offset : region.offset + region.size] = False
     strays = np.flatnonzero(changed)
     first = _stray(image, int(strays[0]), was, now) if strays.size else None
     return Comparison(tuple(layers), int(strays.size), first)
 
 
-def _compare_output(item: Expected, flat: _Int8) -> LayerComparison:
-    got = flat.reshape(item.output.shape)
-    wrong = np.argwhere(got != item.output)
+def compare_output(layer: str, got: _Int8, expected: _Int8) -> LayerComparison:
+    """Compare an output with golden's.
+
+    Parameters
+    ----------
+    layer : str
+        Name of the layer.
+    got, expected : int8 array of shape (N, H, W, K)
+    """
+    wrong = np.argwhere(got != expected)
     first = None
     if len(wrong):
         n, y, x, k = (int(index) for index in wrong[0])
-        first = Mismatch(item.layer, y, x, k, int(got[n, y, x, k]), int(item.output[n, y, x, k]))
-    return LayerComparison(item.layer, item.output.size, len(wrong), first)
+        first = Mismatch(layer, n, y, x, k, int(got[n, y, x, k]), int(expected[n, y, x, k]))
+    return LayerComparison(layer, expected.size, len(wrong), first)
 
 
 def _stray(

@@ -13,7 +13,7 @@ from trirow_sim.memory import Memory, make_memory
 from trirow_sim.pysim import PysimEngine
 from trirow_sim.trace import Timeline
 
-__all__ = ["ENGINES", "EngineChoice", "choose_engine", "run_job"]
+__all__ = ["ENGINES", "ON_HOST", "EngineChoice", "choose_engine", "run_job"]
 
 ENGINES = ("auto", "pysim", "compiled")
 """Names of the engines; ``auto`` lets the job decide."""
@@ -28,6 +28,10 @@ class EngineChoice:
 
     engine: str
     reason: str
+
+
+ON_HOST = EngineChoice("none", "no layer runs on the accelerator")
+"""What is taken when there is nothing to simulate."""
 
 
 def choose_engine(engine: str, config: Config, cycles: int) -> EngineChoice:

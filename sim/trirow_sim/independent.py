@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trirow_driver.layer import ConvLayer
+from trirow_driver.layer import Layer
 from trirow_hw.config import Config
 from trirow_sim.compare import Comparison
 from trirow_sim.engines import EngineChoice
@@ -23,7 +23,7 @@ _Int8 = npt.NDArray[np.int8]
 
 
 def simulate_layers(
-    layers: Sequence[ConvLayer],
+    layers: Sequence[Layer],
     features: _Int8,
     config: Config,
     *,
@@ -89,6 +89,6 @@ def simulate_layers(
     return Simulation(outputs, report, comparison, choice)
 
 
-def _one_layer(given: tuple[ConvLayer, _Int8], **options: Any) -> Simulation:
+def _one_layer(given: tuple[Layer, _Int8], **options: Any) -> Simulation:
     layer, features = given
     return simulate([layer], features, **options)

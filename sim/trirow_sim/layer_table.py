@@ -41,6 +41,7 @@ class Row:
         Rows and columns.
     pad : (int, int, int, int)
         Padding (top, left, bottom, right).
+    dilation, groups : int
     unsupported : str
         Why Trirow cannot compute such a layer; empty if it can.
     """
@@ -55,13 +56,16 @@ class Row:
     kernel: tuple[int, int] = (1, 1)
     stride: tuple[int, int] = (1, 1)
     pad: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: int = 1
+    groups: int = 1
     unsupported: str = ""
 
     @property
     def macs(self) -> int:
         """Multiplications, also those that take padding."""
         height, width, channels = self.out_shape
-        return height * width * channels * self.kernel[0] * self.kernel[1] * self.in_shape[2]
+        taps = self.kernel[0] * self.kernel[1] * self.in_shape[2] // self.groups
+        return height * width * channels * taps
 
 
 def read_rows(path: str | os.PathLike[str]) -> list[Row]:
@@ -129,13 +133,17 @@ def _row(index: int, line: int, values: Mapping[str, str], place: str) -> Row:
         out_shape=(number["out_h"], number["out_w"], number["out_c"]),
         kernel=kernel,
         stride=stride,
-        pad=_pad(values["pad"], size, kernel, stride, place),
-        unsupported="; ".join(
-            f"{name} {number[name]}" for name in ("dilation", "group") if number[name] != 1
-        ),
+        pad=_pad(values["pad"], size, kernel, stride, number["dilation"], place),
+        dilation=number["dilation"],
+        groups=number["group"],
     )
-    if not row.unsupported:
-        _check_output(row, place)
+    for column in ("in_c", "out_c"):
+        if number[column] % row.groups:
+            raise ValueError(
+                f"{place}, column 'group': {row.groups} does not divide the {number[column]} of "
+                f"column {column!r}"
+            )
+    _check_output(row, place)
     return row
 
 
@@ -148,7 +156,12 @@ def _number(text: str, place: str, column: str, least: int = 1) -> int:
 
 
 def _pad(
-    text: str, size: tuple[int, int], kernel: tuple[int, int], stride: tuple[int, int], place: str
+    text: str,
+    size: tuple[int, int],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    dilation: int,
+    place: str,
 ) -> tuple[int, int, int, int]:
     if text.upper() != "SAME":
         if not text.isdecimal():
@@ -157,21 +170,18 @@ def _pad(
             )
         pad = _number(text, place, "pad", 0)
         return pad, pad, pad, pad
-    rows, columns = (
-        max(0, (-(-extent // step) - 1) * step + taps - extent)
-        for extent, taps, step in zip(size, kernel, stride, strict=True)
-    )
-    return rows // 2, columns // 2, rows - rows // 2, columns - columns // 2
+    return trirow_golden.same_padding(size, kernel, stride, (dilation, dilation))
 
 
 def _check_output(row: Row, place: str) -> None:
     try:
-        output = trirow_golden.output_size(row.in_shape[:2], row.kernel, row.stride, row.pad)
+        apart = (row.dilation, row.dilation)
+        output = trirow_golden.output_size(row.in_shape[:2], row.kernel, row.stride, row.pad, apart)
     except ValueError as error:
         raise ValueError(f"{place}: {error}") from error
     for column, given, wanted in zip(("out_h", "out_w"), row.out_shape, output, strict=False):
         if given != wanted:
             raise ValueError(
-                f"{place}, column {column!r}: is {given}, but input, kernel, stride and pad "
-                f"make it {wanted}"
+                f"{place}, column {column!r}: is {given}, but input, kernel, stride, pad "
+                f"and dilation make it {wanted}"
             )

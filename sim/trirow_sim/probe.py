@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Mux, Value
 
@@ -26,8 +27,8 @@ TRACKS = ("feature reader", "weight reader", "array", "writer")
 
 #: Bits of a track's value: the state, and from bit 3 on the index of the pass.
 TRACK_BITS = 19
-#: Bits of the details that only `what_waits` looks at.
-DETAIL_BITS = 40
+#: Bits of the details that only `what_waits` looks at; the compiled engine takes up to 64.
+DETAIL_BITS = 40 + TRACK_BITS
 
 
 class State(IntEnum):
@@ -48,9 +49,10 @@ class State(IntEnum):
     WEIGHTS = 6
 
 
-# Bits of the details; the client at the head of the read channel and the passes landed follow.
+# Bits of the details; the client at the head of the read channel, the passes landed, the pass in
+# the array, and the second reader as if it had a track, follow.
 _READ_ADDRESS, _READ, _WRITE_ADDRESS, _WRITE_DATA, _NO_PIXEL, _REQUESTS = range(6)
-_HEAD, _LANDED = 6, 8
+_HEAD, _LANDED, _ARRAY, _SECOND = 6, 8, 24, 40
 
 
 def running_value(accelerator: Accelerator) -> Value:
@@ -65,30 +67,14 @@ def track_values(accelerator: Accelerator) -> tuple[Value, ...]:
     ----------
     accelerator : Accelerator
     """
-    port, writes, bus = accelerator.read_port, accelerator.write_port, accelerator.memory
-    features, weights, issuer = accelerator.features, accelerator.weights, accelerator.issuer
-    read_beat = bus.rvalid & bus.rready
-
-    def reads(unit: Unit) -> Value:
-        return port.waits & (port.head == unit.value)
-
-    def due(unit: Unit, reader: Value) -> Value:
-        return port.on_the_way[unit.value] | reader.request.valid
-
-    mine = reads(Unit.FEATURES)
-    index = Mux(mine, port.head_index, features.request.payload.index)
+    writes, bus = accelerator.write_port, accelerator.memory
+    features, issuer = accelerator.features, accelerator.issuer
     feature_track = _first(
-        (read_beat & mine, State.ACTIVE, index),
-        (due(Unit.FEATURES, features), State.MEMORY, index),
+        *_reads(accelerator, Unit.FEATURES, features),
         (features.waits, State.DEPENDENCY, features.loading),
         (features.full, State.ROOM, features.loading),
     )
-    mine = reads(Unit.WEIGHTS)
-    index = Mux(mine, port.head_index, weights.request.payload.index)
-    weight_track = _first(
-        (read_beat & mine, State.ACTIVE, index),
-        (due(Unit.WEIGHTS, weights), State.MEMORY, index),
-    )
+    weight_track = _first(*_reads(accelerator, Unit.WEIGHTS, accelerator.weights))
     array_track = _first(
         (issuer.issued, State.ACTIVE, issuer.active),
         (issuer.stall.features & features.waits, State.DEPENDENCY, issuer.active),
@@ -103,6 +89,19 @@ def track_values(accelerator: Accelerator) -> tuple[Value, ...]:
     return feature_track, weight_track, array_track, write_track
 
 
+def _reads(
+    accelerator: Accelerator, unit: Unit, reader: Any
+) -> tuple[tuple[Value, State, Value], ...]:
+    """Return the cases in which a reader takes beats, or waits for some."""
+    port, bus = accelerator.read_port, accelerator.memory
+    mine = port.waits & (port.head == unit.value)
+    index = Mux(mine, port.head_index, reader.request.payload.index)
+    return (
+        (bus.rvalid & bus.rready & mine, State.ACTIVE, index),
+        (port.on_the_way[unit.value] | reader.request.valid, State.MEMORY, index),
+    )
+
+
 def detail_value(accelerator: Accelerator) -> Value:
     """Return what `what_waits` needs besides the tracks, `DETAIL_BITS` wide.
 
@@ -111,6 +110,7 @@ def detail_value(accelerator: Accelerator) -> Value:
     accelerator : Accelerator
     """
     port, bus, issuer = accelerator.read_port, accelerator.memory, accelerator.issuer
+    second = accelerator.second
     return Cat(
         bus.arvalid & ~bus.arready,
         port.waits,
@@ -121,6 +121,10 @@ def detail_value(accelerator: Accelerator) -> Value:
         port.head,
         accelerator.supervisor.passes_landed,
         issuer.active,
+        _first(
+            *_reads(accelerator, Unit.SECOND, second),
+            (second.waits, State.DEPENDENCY, Const(0, 16)),
+        ),
     )
 
 
@@ -139,8 +143,9 @@ def what_waits(tracks: Sequence[int], detail: int) -> str:
         return bool(detail >> bit & 1)
 
     head = detail >> _HEAD & 3 if flag(_READ) else None
-    (reads, loaded), (weighs, weighed), (array, active), (writes, written) = (
-        (State(track & 7), track >> 3) for track in tracks
+    values = (*tracks, detail >> _SECOND & (1 << TRACK_BITS) - 1)
+    (reads, loaded), (weighs, weighed), (array, active), (writes, written), (adds, added) = (
+        (State(track & 7), track >> 3) for track in values
     )
     parts = []
     if flag(_READ_ADDRESS):
@@ -159,6 +164,8 @@ def what_waits(tracks: Sequence[int], detail: int) -> str:
             return f"takes beats of pass {index}"
         if state is State.DEPENDENCY:
             landed = detail >> _LANDED & 0xFFFF
+            if unit is Unit.SECOND:  # which pass it is for, the unit does not say
+                return f"waits for the outputs of pass {landed} to land"
             return f"waits for the outputs of pass {landed} to land before it reads pass {index}"
         if state is State.ROOM:
             return f"waits for places in the line buffer for pass {index}"
@@ -170,7 +177,9 @@ def what_waits(tracks: Sequence[int], detail: int) -> str:
 
     parts.append(f"feature reader {reader(Unit.FEATURES, reads, loaded)}")
     parts.append(f"weight reader {reader(Unit.WEIGHTS, weighs, weighed)}")
-    waiting = detail >> _LANDED + 16
+    if adds is not State.IDLE:  # most passes have no second operand
+        parts.append(f"second reader {reader(Unit.SECOND, adds, added)}")
+    waiting = detail >> _ARRAY & 0xFFFF
     doing = {
         State.IDLE: f"waits for pixels of pass {waiting}" if flag(_NO_PIXEL) else "idle",
         State.ACTIVE: f"takes taps of pass {active}",

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["KEYS", "STALLS", "LayerReport", "NetworkReport", "replacing", "write_json"]
+__all__ = ["KEYS", "STALLS", "LayerReport", "NetworkReport"]
 
 #: Keys of a layer in JSON, in this order. A network has them too, and two more.
 KEYS = (
@@ -70,15 +65,20 @@ class LayerReport:
     stalls : dict
         Cycles in which the array waited, by cause: `STALLS`.
     place : str
-        Where it was computed: ``rtl`` or ``host``.
+        Where it was computed: ``rtl``, or ``host``; there nothing is counted, and all numbers of
+        cycles, multiplications and bytes are 0.
     engine, config, memory : str
         Simulator, configuration and memory model.
     seconds : float
         Time that the simulation of these cycles took.
     in_shape, out_shape : (int, int, int)
         Feature map and output (H, W, C), for the table.
-    kernel, stride : (int, int)
+    kernel : (int, int) or None
+        Rows and columns, for the table; None if the layer has none.
+    stride : (int, int)
         Rows and columns, for the table.
+    batch : int
+        Images, for the table.
     """
 
     name: str
@@ -99,9 +99,10 @@ class LayerReport:
     seconds: float
     in_shape: tuple[int, int, int]
     out_shape: tuple[int, int, int]
-    kernel: tuple[int, int]
+    kernel: tuple[int, int] | None = None
     stride: tuple[int, int] = (1, 1)
     place: str = "rtl"
+    batch: int = 1
 
     @property
     def utilisation(self) -> float:
@@ -208,19 +209,33 @@ class NetworkReport:
         table.add_column("against golden", self._verdict(), min_width=15, no_wrap=True)
         for layer in self.layers:
             stride = "" if layer.stride == (1, 1) else f" stride {_stride(layer.stride)}"
+            images = "" if layer.batch == 1 else f"{layer.batch} x "
             table.add_row(
                 Text(layer.name),
-                _by(layer.in_shape),
-                _by(layer.out_shape),
-                _by(layer.kernel) + stride,
+                images + _by(layer.in_shape),
+                images + _by(layer.out_shape),
+                _by(layer.kernel) + stride if layer.kernel else "",
                 f"{layer.cycles:,}",
-                f"{layer.utilisation:.1%}",
-                _agreement(layer.mismatches, layer.outputs),
+                f"{layer.utilisation:.1%}" if layer.place == "rtl" and layer.macs else "",
+                _agreement(layer.mismatches, layer.outputs)
+                if layer.place == "rtl" or layer.mismatches
+                else "on the host",
             )
         return table
 
     def lines(self) -> list[str]:
         """Return what the table does not show, as sentences for people."""
+        hosted = [repr(layer.name) for layer in self.layers if layer.place == "host"]
+        runs = "Layer {} runs" if len(hosted) == 1 else "Layers {} run"
+        host = [
+            f"{runs.format(', '.join(hosted))} on the host, computed as golden does and not "
+            "counted: the accelerator has no multiplier for two feature maps."
+        ]
+        if len(hosted) == len(self.layers):
+            return host
+        return self._accelerator_lines() + (host if hosted else [])
+
+    def _accelerator_lines(self) -> list[str]:
         first = self.layers[0]
         network = self.to_dict()["network"]
         moved = network["bytes_read"] + network["bytes_written"]
@@ -251,7 +266,9 @@ class NetworkReport:
         return "+".join(dict.fromkeys(getattr(layer, key) for layer in self.layers))
 
     def _verdict(self) -> str:
-        return _agreement(self._sum("mismatches"), self._sum("outputs"))
+        mismatches = self._sum("mismatches")
+        outputs = sum(layer.outputs for layer in self.layers if layer.place == "rtl")
+        return _agreement(mismatches, outputs) if outputs or mismatches else ""
 
 
 _WAITS = {
@@ -260,39 +277,6 @@ _WAITS = {
     "output": "room for outputs",
     "dependency": "the layer before",
 }
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary path, and rename the file written there to `path` at the end.
-
-    If the block raises, the temporary file is removed and a file at `path` stays as it was. What
-    is no file, such as a terminal, is written to directly.
-    """
-    target = Path(path)
-    if target.exists() and not target.is_file():
-        yield target
-        return
-    target = target.resolve()
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def write_json(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Write a file of JSON, which appears whole or not at all.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
-    text = json.dumps(content, indent=2, allow_nan=False) + "\n"
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def _ratio(part: float, whole: float) -> float:

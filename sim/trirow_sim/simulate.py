@@ -3,60 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-import trirow_golden
-from trirow_driver.layer import ConvLayer
-from trirow_driver.program import DESCRIPTORS, Program, Step, pack_layers
-from trirow_driver.quantise import Quantisation
+from trirow_driver.layer import Layer
+from trirow_driver.program import INPUT, Node, Slice, chain
 from trirow_hw.config import Config
-from trirow_hw.errors import ErrorCode
-from trirow_sim.axi import AxiViolation
-from trirow_sim.compare import Comparison, Expected, LayerComparison, compare
-from trirow_sim.engines import EngineChoice, choose_engine, run_job
-from trirow_sim.job import Job, Landing, RunResult
-from trirow_sim.memory import MEMORY_MODELS, Memory
-from trirow_sim.report import STALLS, LayerReport, NetworkReport, replacing
-from trirow_sim.trace import Timeline, write_chrome_trace
+from trirow_sim.accelerate import Accelerated, RunError, accelerate
+from trirow_sim.compare import Comparison, compare_output
+from trirow_sim.engines import ENGINES, ON_HOST, EngineChoice
+from trirow_sim.graph import FeatureMaps, divide, golden_graph, golden_outputs, run_on_host
+from trirow_sim.layer_reports import host_report
+from trirow_sim.memory import MEMORY_MODELS
+from trirow_sim.report import NetworkReport
 
 __all__ = [
     "RunError",
     "Simulation",
+    "golden_graph",
     "golden_outputs",
-    "random_layer",
     "simulate",
+    "simulate_graph",
 ]
 
-#: Where the image is loaded: not at 0, so that an address that lacks its base is noticed.
-_BASE = 0x1000
 #: Cycles without progress that end a run. The slowest memory answers within a hundred.
 _WATCHDOG = 100_000
-#: What the outputs of `random_layer` deviate by.
-_DEVIATION = 60
-_ADDRESSES = 1 << 32
-
 _Int8 = npt.NDArray[np.int8]
-
-_ERRORS = {
-    ErrorCode.DESCRIPTOR: "wrong descriptor",
-    ErrorCode.WINDOW: "address outside the window",
-    ErrorCode.READ_RESPONSE: "error response to a read",
-    ErrorCode.WRITE_RESPONSE: "error response to a write",
-    ErrorCode.WATCHDOG: "no progress",
-}
-
-
-class RunError(RuntimeError):
-    """The run did not end as it should; the message is one line that says what and where."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +41,7 @@ class Simulation:
 
     Parameters
     ----------
-    outputs : list of int8 array of shape (1, H, W, K)
+    outputs : list of int8 array of shape (N, H, W, K)
         Output of each layer as the accelerator wrote it to memory.
     report : NetworkReport
         What it took.
@@ -87,10 +63,29 @@ class Simulation:
 
 
 def simulate(
-    layers: Sequence[ConvLayer],
-    features: _Int8,
+    layers: Sequence[Layer], features: _Int8, config: Config, **options: Any
+) -> Simulation:
+    """Run a chain of layers in RTL, each fed with the output of the one before.
+
+    Parameters
+    ----------
+    layers : sequence of Layer
+        Of one input each.
+    features : int8 array of shape (N, H, W, C)
+        Feature map of the first layer.
+    config : Config
+    options
+        See `simulate_graph`.
+    """
+    return simulate_graph(chain(layers), {INPUT: features}, config, **options)
+
+
+def simulate_graph(
+    nodes: Sequence[Node],
+    features: Mapping[str, _Int8],
     config: Config,
     *,
+    slices: Mapping[str, Slice] | None = None,
     memory: str = "ddr",
     seed: int = 1,
     engine: str = "auto",
@@ -103,19 +98,24 @@ def simulate(
     clock_mhz: float = 100.0,
     name: str = "network",
 ) -> Simulation:
-    """Run a chain of layers in RTL, from memory to memory, and compare with golden.
+    """Run layers in RTL, from memory to memory, and compare with golden.
+
+    Layers that the accelerator cannot compute (`trirow_driver.layer.Layer.on_host`) are computed on
+    the host, by golden; they can stand in front of all others or behind them.
 
     Before the run the outputs in memory are filled with the complement of what golden computes, so
     that a byte that is never written, or is read before it is written, is a mismatch.
 
     Parameters
     ----------
-    layers : sequence of ConvLayer
-        Each reads the output of the one before.
-    features : int8 array of shape (1, H, W, C)
-        Feature map of the first layer.
+    nodes : sequence of Node
+        Layers, with the names of the feature maps that they read and write.
+    features : mapping of str to int8 array of shape (N, H, W, C)
+        Feature maps that no layer writes.
     config : Config
         Configuration of the accelerator.
+    slices : mapping of str to Slice, optional
+        Feature maps that are some channels of others.
     memory : str
         Memory model, one of `trirow_sim.memory.MEMORY_MODELS`.
     seed : int
@@ -153,9 +153,10 @@ def simulate(
     RunError
         If the run ends in an error: the line names code, unit, pass and layer.
     UnsupportedError
-        If the configuration cannot compute a layer.
+        If the configuration cannot compute a layer, or a layer of the host is not where it can be.
     ValueError
-        If an argument is wrong, or the shapes do not fit each other.
+        If an argument is wrong, the shapes do not fit each other, or waveforms or a timeline are
+        asked for and no layer runs on the accelerator.
     OSError
         If the waveforms cannot be written.
     """
@@ -163,254 +164,64 @@ def simulate(
         raise ValueError(f"memory must be one of {', '.join(MEMORY_MODELS)}, not {memory!r}")
     if not 0 < clock_mhz < float("inf"):
         raise ValueError(f"clock_mhz must be finite and above 0, not {clock_mhz!r}")
-    program = pack_layers(layers, features, config, base=_BASE)
-    choice = choose_engine(
-        engine if vcd_range is None else "compiled",
-        config,
-        sum(step.tiling.cycles for step in program.steps),
-    )
-    image = program.image
-    golden = golden_outputs(layers, features)
-    expected = [
-        Expected(step.layer.name, step.target, output)
-        for step, output in zip(program.steps, golden, strict=True)
-    ]
-    storage = Memory(len(image.data), base=image.base)
-    storage.write(image.base, image.data)
-    for item in expected:
-        storage.write(image.address(item.region), (~item.output).tobytes())
-    before = bytes(storage.data)
-    total = sum(output.size for output in golden)
-    job = Job(image.address(DESCRIPTORS), image.base, image.base + len(image.data), watchdog)
-
-    timeline = Timeline() if trace is not None else None
-    with _waveforms(vcd) as path:
-        result, failure = _run(
-            choice.engine,
+    division = divide(nodes, features, slices)
+    if division.host and not division.accelerator:
+        _check_nothing_runs(vcd, trace, engine)
+    maps = FeatureMaps(features, slices)
+    run_on_host(division.before, maps)
+    done = Accelerated({}, [], Comparison((), 0, None), ON_HOST)
+    if division.accelerator or not nodes:
+        done = accelerate(
+            division.accelerator,
+            features if not division.host else _needed(division.accelerator, maps),
             config,
-            storage,
-            job,
+            slices or {},
             memory=memory,
             seed=seed,
-            vcd=path,
+            engine=engine,
+            vcd=vcd,
             vcd_range=vcd_range,
-            timeline=timeline,
-            progress=progress and partial(_report_bytes, progress, total),
+            trace=trace,
+            progress=progress,
             building=building,
+            watchdog=watchdog,
+            clock_mhz=clock_mhz,
         )
-    if trace is not None and timeline is not None:
-        write_chrome_trace(trace, timeline, clock_mhz)
-    if failure is not None:
-        raise failure
-    _check(result, program)
-    if progress is not None:
-        progress(total, total, result.counters["cycles"])
+    for tensor, output in done.outputs.items():
+        maps.write(tensor, output)
+    run_on_host(division.after, maps)
+    comparisons = dict(zip(done.outputs, done.comparison.layers, strict=True))
+    reports = dict(zip(done.outputs, done.reports, strict=True))
+    if division.host:
+        golden = golden_graph(nodes, features, slices)
+        for node, wanted in zip(nodes, golden, strict=True):
+            if node.layer.on_host:
+                given, got = maps.read(node.inputs[0]), maps.read(node.output)
+                result = compare_output(node.layer.name, got, wanted)
+                comparisons[node.output] = result
+                context = {"engine": done.choice.engine, "memory": memory}
+                reports[node.output] = host_report(
+                    node, given.shape, got.shape, result, config, **context
+                )
+    order = [node.output for node in nodes]
+    comparison = replace(done.comparison, layers=tuple(comparisons[output] for output in order))
+    report = NetworkReport(
+        tuple(reports[output] for output in order), clock_mhz, name, comparison.strays
+    )
+    return Simulation([maps.read(output) for output in order], report, comparison, done.choice)
 
-    comparison = compare(image, before, bytes(storage.data), expected)
-    outputs = [
-        np.frombuffer(storage.read(image.address(item.region), item.output.size), np.int8).reshape(
-            item.output.shape
+
+def _check_nothing_runs(vcd: object, trace: object, engine: str) -> None:
+    """Refuse what a graph without a layer on the accelerator cannot give."""
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    if vcd is not None or trace is not None:
+        raise ValueError(
+            "no layer runs on the accelerator: there are no waveforms and there is no timeline"
         )
-        for item in expected
-    ]
-    context = {"engine": choice.engine, "config": config.name, "memory": memory}
-    reports = _reports(program, result, comparison.layers, config, context)
-    report = NetworkReport(reports, clock_mhz, name, comparison.strays)
-    return Simulation(outputs, report, comparison, choice)
 
 
-def golden_outputs(layers: Sequence[ConvLayer], features: _Int8) -> list[_Int8]:
-    """Return the output of each layer of a chain as golden computes it, from golden's own input.
-
-    Parameters
-    ----------
-    layers : sequence of ConvLayer
-        Each reads the output of the one before.
-    features : int8 array of shape (1, H, W, C)
-        Feature map of the first layer.
-    """
-    outputs = []
-    for layer in layers:
-        features = trirow_golden.conv2d_int8(
-            features,
-            layer.weights,
-            layer.bias,
-            layer.multiplier,
-            stride=layer.stride,
-            pad=layer.pad,
-            zero_in=layer.input.zero_point,
-            zero_out=layer.output.zero_point,
-            low=layer.low,
-            high=layer.high,
-        )
-        outputs.append(features)
-    return outputs
-
-
-def random_layer(
-    height: int,
-    width: int,
-    channels: int,
-    out_channels: int,
-    kernel: tuple[int, int] = (3, 3),
-    stride: tuple[int, int] = (1, 1),
-    pad: tuple[int, int, int, int] = (0, 0, 0, 0),
-    seed: int = 1,
-) -> tuple[ConvLayer, _Int8]:
-    """Return a layer and a feature map of random numbers, the same for the same seed.
-
-    Multipliers and bias are such that the outputs of each channel spread over the whole of int8 and
-    some of them saturate. No zero point is 0.
-
-    Parameters
-    ----------
-    height, width, channels : int
-        Feature map, each at least 1.
-    out_channels : int
-        Number of filters, at least 1.
-    kernel, stride : (int, int)
-        Rows and columns.
-    pad : (int, int, int, int)
-        Padding (top, left, bottom, right).
-    seed : int
-        At least 0.
-
-    Raises
-    ------
-    ValueError
-        If the layer has no output, an extent is below 1, or the data are beyond 32-bit addresses.
-    """
-    extents = {"height": height, "width": width, "channels": channels, "out channels": out_channels}
-    for field, value in extents.items():
-        if value < 1:
-            raise ValueError(f"{field} must be at least 1, not {value}")
-    out_height, out_width = trirow_golden.output_size((height, width), kernel, stride, pad)
-    taps = kernel[0] * kernel[1] * channels
-    size = height * width * channels + taps * out_channels + out_height * out_width * out_channels
-    if size >= _ADDRESSES:
-        raise ValueError(f"a layer of {size:,} bytes is beyond 32-bit addresses")
-    rng = np.random.default_rng(seed)
-    zero_in, zero_out = (int(z) for z in rng.integers(1, 25, 2) * rng.choice([-1, 1], 2))
-    # Below 127 only for more taps than the accumulator has room for at full size.
-    largest = max(1, min(127, (1 << 30) // (160 * taps)))
-    features = rng.integers(-128, 128, (1, height, width, channels), dtype=np.int8)
-    weights = rng.integers(-largest, largest + 1, (out_channels, *kernel, channels), dtype=np.int8)
-    # What a sum deviates by, from the variances of uniform numbers.
-    spread = np.sqrt(
-        taps * ((256**2 - 1) / 12 + (zero_in + 0.5) ** 2) * largest * (largest + 1) / 3
-    )
-    bias = np.rint(spread * rng.uniform(-0.5, 0.5, out_channels)).astype(np.int32)
-    multiplier = (_DEVIATION / spread * rng.uniform(0.8, 1.4, out_channels)).astype(np.float32)
-    layer = ConvLayer(
-        "random",
-        weights,
-        bias,
-        multiplier,
-        stride,
-        pad,
-        Quantisation(1 / 64, zero_in),
-        Quantisation(1 / 32, zero_out),
-    )
-    return layer, features
-
-
-@contextmanager
-def _waveforms(vcd: str | os.PathLike[str] | None) -> Iterator[Path | None]:
-    """Give the path to write waveforms to while the run goes on."""
-    if vcd is None:
-        yield None
-    else:
-        with replacing(vcd) as path:
-            yield path
-
-
-def _report_bytes(
-    progress: Callable[[int, int, int], None], total: int, written: int, cycles: int
-) -> None:
-    progress(min(written, total), total, cycles)
-
-
-def _run(engine: str, *args: Any, **options: Any) -> tuple[RunResult, RunError | None]:
-    """Run a job; what breaks the rules of a bus is returned, so that waveforms are kept."""
-    try:
-        return run_job(engine, *args, **options), None
-    except AxiViolation as error:
-        return RunResult(), RunError(f"a rule of the memory bus is broken: {error}")
-    except TimeoutError as error:
-        return RunResult(), RunError(str(error))
-
-
-def _check(result: RunResult, program: Program) -> None:
-    if result.error is ErrorCode.NONE:
-        return
-    unit = result.unit.name.lower()
-    what = _ERRORS[result.error]
-    raise RunError(
-        f"the run ended with error {result.error.name} ({what}) in unit {unit}, "
-        f"{_place(result.index, program)}, after {result.counters['cycles']:,} cycles"
-        + (f": {result.waiting}" if result.waiting else "")
-    )
-
-
-def _place(index: int, program: Program) -> str:
-    """Return pass and layer of an index of the chain of descriptors."""
-    first = 0
-    for step in program.steps:
-        if index < first + step.passes:
-            return f"pass {index - first + 1} of {step.passes} of layer {step.layer.name!r}"
-        first += step.passes
-    return f"pass {index}, which no layer has"
-
-
-def _reports(
-    program: Program,
-    result: RunResult,
-    comparisons: Sequence[LayerComparison],
-    config: Config,
-    context: dict[str, str],
-) -> tuple[LayerReport, ...]:
-    """Return a report of each layer, with the counters from one completion to the next."""
-    last = np.cumsum([step.passes for step in program.steps]) - 1
-    zero = Landing(dict.fromkeys(result.counters, 0), 0.0)
-    moments = [
-        zero,
-        *(result.landed[k] for k in last[:-1]),
-        Landing(result.counters, result.seconds),
-    ]
-    return tuple(
-        _report(step, begin, end, comparison, config, context)
-        for step, (begin, end), comparison in zip(
-            program.steps, pairwise(moments), comparisons, strict=True
-        )
-    )
-
-
-def _report(
-    step: Step,
-    begin: Landing,
-    end: Landing,
-    comparison: LayerComparison,
-    config: Config,
-    context: dict[str, str],
-) -> LayerReport:
-    counts = {name: end.counters[name] - begin.counters[name] for name in end.counters}
-    return LayerReport(
-        name=step.layer.name,
-        match=comparison.match,
-        mismatches=comparison.mismatches,
-        outputs=comparison.outputs,
-        cycles=counts["cycles"],
-        macs=step.macs,
-        macs_useful=step.macs_useful,
-        multipliers=config.multipliers,
-        bytes_read=counts["beats_read"] * config.bus_bytes,
-        bytes_written=counts["beats_written"] * config.bus_bytes,
-        bytes_ideal=step.bytes_ideal,
-        stalls={cause: counts[f"stall_{cause}"] for cause in STALLS},
-        seconds=end.seconds - begin.seconds,
-        in_shape=step.in_shape,
-        out_shape=step.out_shape,
-        kernel=step.layer.kernel,
-        stride=step.layer.stride,
-        **context,
-    )
+def _needed(nodes: Sequence[Node], maps: FeatureMaps) -> dict[str, _Int8]:
+    """Return the feature maps that are there and that layers read."""
+    roots = dict.fromkeys(maps.root(tensor) for node in nodes for tensor in node.inputs)
+    return {root: maps.read(root) for root in roots if root in maps}

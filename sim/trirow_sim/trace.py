@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from trirow_sim.files import replacing
 from trirow_sim.probe import TRACKS, State, what_waits
-from trirow_sim.report import replacing
 
 __all__ = ["TRACKS", "Slice", "State", "Timeline", "what_waits", "write_chrome_trace"]
 

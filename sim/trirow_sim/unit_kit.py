@@ -1,4 +1,4 @@
-"""Helpers of the unit tests of the compute half: payloads as integers, and a model of the window.
+"""Helpers of the unit tests: payloads as integers, and spans of memory.
 
 Payloads travel as plain integers, which is much faster than setting a field at a time.
 """
@@ -7,27 +7,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from amaranth.hdl import Value
 from amaranth.lib import data
 
-from trirow_driver.layer import ConvLayer
-from trirow_driver.passes import pass_fields
-from trirow_driver.quantise import Quantisation
-from trirow_driver.tiling import UnsupportedError, tile
-from trirow_hw.config import BANKS, MAX_KERNEL, MAX_STRIDE, Config
-from trirow_sim.stream_kit import run
+from trirow_sim.stream_kit import run, span_beats
 
 __all__ = [
-    "PixelModel",
-    "WindowModel",
-    "empty_layer",
+    "add_lines",
+    "address_beats",
     "feed",
+    "make_spans",
     "pack",
-    "random_geometry",
+    "span_addresses",
     "unpack",
 ]
 
@@ -102,247 +95,66 @@ def _fits(value: int, shape: Any, width: int) -> bool:
     return low <= value < low + (1 << width)
 
 
-def empty_layer(
-    kernel: tuple[int, int],
-    channels: int,
+def make_spans(
+    address: int,
+    total: int,
     *,
-    filters: int = 1,
-    stride: tuple[int, int] = (1, 1),
-    pad: tuple[int, int, int, int] = (0, 0, 0, 0),
-) -> ConvLayer:
-    """Return a layer of which only the geometry matters."""
-    return ConvLayer(
-        name="geometry",
-        weights=np.zeros((filters, *kernel, channels), np.int8),
-        bias=np.zeros(filters, np.int32),
-        multiplier=np.ones(filters, np.float32),
-        stride=stride,
-        pad=pad,
-        input=Quantisation(1.0, 0),
-        output=Quantisation(1.0, 0),
-    )
+    first: int | None = None,
+    span: int | None = None,
+    gap: int = 0,
+    line: int | None = None,
+    turn: int = 0xA5A5_A5A5,
+) -> dict[str, int]:
+    """Return the fields of `trirow_hw.spans.Spans`: a single span and a single line by default.
 
-
-def random_geometry(
-    generator: random.Random, config: Config, *, pixels: int = 150
-) -> tuple[ConvLayer, int, int]:
-    """Return a layer that the configuration can compute, and height and width of its input.
-
-    Kernels of 1 to 11 rows and columns, strides of 1 to 4, and padding that may be wider than the
-    kernel; small inputs, also smaller than the kernel or narrower than a word.
+    ``turn`` may be negative. Where there is no second line it is nothing that works.
     """
-    while True:
-        kernel = generator.randint(1, MAX_KERNEL), generator.randint(1, MAX_KERNEL)
-        if generator.random() < 0.5:
-            kernel = min(kernel[0], 4), min(kernel[1], 4)
-        most = generator.choice([0, 1, 3, MAX_KERNEL + 3])
-        pad = [generator.randint(0, most) for _ in range(4)]
-        height, width = generator.randint(1, 9), generator.randint(1, 9)
-        layer = empty_layer(
-            kernel,
-            generator.choice([1, 1, 2, 3, 13]),
-            stride=(generator.randint(1, MAX_STRIDE), generator.randint(1, MAX_STRIDE)),
-            pad=(pad[0], pad[1], pad[2], pad[3]),
-        )
-        try:
-            rows, columns = layer.output_shape(height, width)
-            tile(layer, height, width, config)
-        except (ValueError, UnsupportedError):
-            continue
-        if rows * columns <= pixels:
-            return layer, height, width
+    span = total if span is None else span
+    return {
+        "address": address,
+        "total": total,
+        "first": min(total, span) if first is None else first,
+        "span": span,
+        "gap": gap,
+        "line": total if line is None else line,
+        "turn": turn & 0xFFFF_FFFF,
+    }
 
 
-@dataclass(frozen=True)
-class PixelModel:
-    """What an output pixel needs and frees.
+def add_lines(generator: random.Random, spans: Mapping[str, int]) -> dict[str, int]:
+    """Return the spans as a single line, or cut into lines.
 
-    Parameters
-    ----------
-    rows : int
-        Kernel rows inside the map.
-    taps : dict
-        For each word of the run with a byte inside the row: the set of its bytes that are.
-    position : int
-        Byte of the row at which the run begins; negative in the padding.
-    first_row : int
-        Uppermost row of the window inside the map, counted from the start of the run.
-    skipped_rows : int
-        Kernel rows above the map.
-    starts : tuple of int
-        Place of the next row of the window in each bank (only where the window has one).
-    row_end, pass_end : bool
-        Last pixel of an output row, of the pass.
-    frees : bool
-        The uppermost row in the buffer is not needed by the next output row.
-    keep_from : int
-        Words of it that no further pixel of this output row needs.
-    retire : int
-        Rows that no further output row needs.
-    retired_row : int
-        The last of them, counted from the start of the run.
+    A single line may be longer than the spans. Lines begin behind the one before, or go back: as
+    far as to its first byte, which is then covered again.
     """
-
-    rows: int
-    taps: dict[int, set[int]]
-    position: int
-    first_row: int
-    skipped_rows: int
-    starts: tuple[int | None, ...]
-    row_end: bool
-    pass_end: bool
-    frees: bool
-    keep_from: int
-    retire: int
-    retired_row: int
-
-    @property
-    def empty(self) -> bool:
-        """Every tap is padding."""
-        return not (self.rows and self.taps)
+    single = make_spans(**{**spans, "line": spans["total"] + generator.choice([0, 0, 1, 1 << 30])})
+    if generator.random() < 0.4:
+        return single
+    span, count = spans["span"], generator.choice([1, 1, 2, 3, 5])
+    back = count * span + (count - 1) * spans["gap"]
+    turns = [0, 1, spans["gap"], generator.randint(0, 600), -1, -back, -generator.randint(1, back)]
+    cut = {"first": min(span, spans["total"]), "line": count * span}
+    return make_spans(**{**spans, **cut, "turn": generator.choice(turns)})
 
 
-class WindowModel:
-    """The passes of a run as the window should walk them, byte by byte.
+def span_addresses(spans: Mapping[str, int]) -> list[range]:
+    """Return the addresses of the bytes of each span; see `trirow_hw.spans.Spans`."""
+    pieces: list[range] = []
+    address, covered, length = spans["address"], 0, spans["first"]
+    while covered < spans["total"]:
+        length = min(length, spans["total"] - covered)
+        pieces.append(range(address, address + length))
+        covered += length
+        jump = spans["gap"] if covered % spans["line"] else spans["turn"]
+        address = (address + length + jump) % (1 << 32)
+        length = spans["span"]
+    return pieces
 
-    Parameters
-    ----------
-    config : Config
-    """
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-        self._row_index = 0
-        self._starts = [0] * BANKS
-
-    def fields(self, layer: ConvLayer, height: int, width: int, chunk: int = 0) -> dict[str, int]:
-        """Return the fields of the descriptor of one pass of a layer."""
-        tiling = tile(layer, height, width, self._config)
-        return pass_fields(
-            layer,
-            height,
-            width,
-            tiling,
-            tiling.chunks[chunk],
-            self._config,
-            in_address=0,
-            weight_address=0,
-            out_address=0,
-        )
-
-    def walk(self, layer: ConvLayer, height: int, width: int) -> list[PixelModel]:
-        """Return the pixels of a pass over a layer's feature map."""
-        lanes, depth = self._config.in_lanes, self._config.line_bank_words
-        kernel_rows, kernel_columns = layer.kernel
-        channels, row_bytes = layer.in_channels, width * layer.in_channels
-        out_rows, out_columns = layer.output_shape(height, width)
-        row_words = -(-row_bytes // lanes)
-
-        windows = [
-            [
-                row
-                for row in range(
-                    y * layer.stride[0] - layer.pad[0],
-                    y * layer.stride[0] - layer.pad[0] + kernel_rows,
-                )
-                if 0 <= row < height
-            ]
-            for y in range(out_rows)
-        ]
-        fetched = sorted({row for window in windows for row in window})
-        if not fetched:  # one byte stands for the feature map that no window touches
-            fetched, row_words = [0], 1
-        last_use = {row: y for y, window in enumerate(windows) for row in window}
-        places = self._place_rows(len(fetched), (row_words + 1) // 2 * 2, depth)
-
-        pixels = []
-        retired = 0
-        for y, window in enumerate(windows):
-            retire = sum(last_use.get(row, out_rows - 1) == y for row in fetched)
-            above = sum(y * layer.stride[0] - layer.pad[0] + r < 0 for r in range(kernel_rows))
-            first = fetched.index(window[0]) if window else 0
-            starts: list[int | None] = [None] * BANKS
-            for k in reversed(range(first, first + len(window))):
-                starts[(self._row_index + k) % BANKS] = places[k]
-            for x in range(out_columns):
-                position = (x * layer.stride[1] - layer.pad[1]) * channels
-                taps: dict[int, set[int]] = {}
-                for byte in range(kernel_columns * channels):
-                    if 0 <= position + byte < row_bytes:
-                        taps.setdefault(byte // lanes, set()).add(byte % lanes)
-                row_end = x == out_columns - 1
-                next_word = (position + layer.stride[1] * channels) // lanes
-                pixels.append(
-                    PixelModel(
-                        rows=len(window),
-                        taps=taps,
-                        position=position,
-                        first_row=self._row_index + first,
-                        skipped_rows=above,
-                        starts=tuple(starts),
-                        row_end=row_end,
-                        pass_end=row_end and y == out_rows - 1,
-                        frees=retire > 0,
-                        keep_from=min(max(next_word, 0), row_words),
-                        retire=retire,
-                        retired_row=self._row_index + retired + retire - 1,
-                    )
-                )
-            retired += retire
-        assert retired == len(fetched)
-        self._row_index += len(fetched)
-        return pixels
-
-    def _place_rows(self, rows: int, pitch: int, depth: int) -> list[int]:
-        """Give each fetched row its place in its bank."""
-        places = []
-        for k in range(rows):
-            bank = (self._row_index + k) % BANKS
-            places.append(self._starts[bank])
-            self._starts[bank] = (self._starts[bank] + pitch) % depth
-        return places
-
-    def payload(self, pixel: PixelModel, run_words: int, row_words: int) -> dict[str, Any]:
-        """Return the fields of a `Pixel` as the window's contract has them.
-
-        Fields of which nothing is said are left out: those of the run and the rows where every tap
-        is padding, and what is needed where nothing is.
-        """
-        lanes, depth = self._config.in_lanes, self._config.line_bank_words
-        values: dict[str, Any] = {
-            "empty": int(pixel.empty),
-            "row_end": int(pixel.row_end),
-            "pass_end": int(pixel.pass_end),
-            "frees": int(pixel.frees),
-            "retire": pixel.retire,
-        }
-        if not pixel.row_end and pixel.frees:
-            values["keep_from"] = pixel.keep_from
-        need_row, need_words = -1, 0
-        if not pixel.empty:
-            first, last = min(pixel.taps), max(pixel.taps)
-            begin = pixel.position + first * lanes
-            values |= {
-                "rows": pixel.rows,
-                "skipped_words": pixel.skipped_rows * run_words,
-                "words": last - first,
-                "first_word": first,
-                "place": begin // lanes % depth,
-                "byte": begin % lanes,
-                "bank": pixel.first_row % BANKS,
-                "starts": pixel.starts,
-                "mask_low": min(pixel.taps[first]),
-                "mask_high": max(pixel.taps[last]) + 1,
-            }
-            need_row = pixel.first_row + pixel.rows - 1
-            # A read takes `lanes` bytes, so it touches the word of its last byte too.
-            touched = (pixel.position + last * lanes + lanes - 1) // lanes + 1
-            need_words = min(touched, row_words)
-        if pixel.row_end and pixel.retire:
-            # All words of the rows that retire, and of the window's, must be there.
-            need_row = max(pixel.first_row + pixel.rows - 1, pixel.retired_row)
-            need_words = row_words
-        values["needs"] = int(need_row >= 0)
-        if need_row >= 0:
-            values |= {"need_row": need_row & 0xFFFF, "need_words": need_words}
-        return values
+def address_beats(spans: Mapping[str, int], bus_bytes: int) -> list[tuple[int, int, int]]:
+    """Return the beats that cover spans of any number of lines, as `span_beats` does of one."""
+    return [
+        beat
+        for piece in span_addresses(spans)
+        for beat in span_beats(make_spans(piece.start, len(piece)), bus_bytes)
+    ]

@@ -21,7 +21,7 @@ one,a,conv,4,4,3,4,4,3,1,1,1,0,1,1
 one,pool,poolmax,4,4,3,4,2,1,2,2,2,0,1,1
 two,b,conv,3,5,5,5,3,3,3,3,2,SAME,1,1
 two,c,conv,8,5,5,8,5,5,3,3,1,1,1,8
-two,a,conv,400,9,9,4,9,9,9,9,1,4,1,1
+two,a,conv,4,3,3,4,1,1,3,3,1,0,1,1
 """
 
 
@@ -60,20 +60,28 @@ def test_table_and_json(table, tmp_path):
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     for part in (
-        *("one: 1 layer simulated", "two: 1 layer simulated", "ms at 50 MHz", "all layers"),
+        *("one: 1 layer simulated", "two: 3 layers simulated", "ms at 50 MHz", "all layers"),
         *("4x3x4", "5x5x3", "3x3x5", "3x3 stride 2", "all 48 equal", "all 45 equal"),
-        *("operation poolmax", "not supported: group 8", "9 rows of", "memory model ideal"),
-        "2 layers match golden, 0 do not, 3 are not supported.",
+        *("operation poolmax", "3x3 groups 8", "memory model ideal"),
+        "4 layers match golden, 0 do not, 1 are not supported.",
     ):
         assert part in " ".join(result.stdout.split())
     content = json.loads(path.read_text())
     assert list(content) == ["networks"]
     one, two = content["networks"]
     assert (one["name"], one["match"], one["clock_mhz"]) == ("one", True, 50.0)
-    assert [layer["name"] for layer in two["layers"]] == ["b"]
+    assert [layer["name"] for layer in two["layers"]] == ["b", "c", "a"]
     assert list(two["layers"][0]) == list(KEYS)
     assert set(KEYS) | {"layers", "clock_mhz", "milliseconds"} <= set(one)
-    assert [entry["name"] for entry in two["unsupported"]] == ["c", "a"]
+    assert [entry["name"] for entry in one["unsupported"]] == ["pool"]
+
+
+def test_what_a_configuration_lacks(table):
+    result = run(table, "--net", "one", "--set", "requantise_modes=fixed")
+    assert result.exit_code == 0, result.output
+    shown = " ".join(result.stdout.split())
+    assert "0 layers match golden, 0 do not, 2 are not supported." in shown
+    assert "not supported: requantisation mode float32" in shown
 
 
 def test_processes_give_the_same(table, tmp_path):
@@ -100,14 +108,14 @@ def test_choice_of_layers(table, monkeypatch):
         run(table, *options)
         return [name for name, _ in taken]
 
-    assert chosen() == ["a", "b", "a"]
+    assert chosen() == ["a", "b", "c", "a"]
     everything = dict(reversed(taken))
-    assert chosen("--net", "two") == ["b", "a"]
-    assert chosen("--net", "two", "--net", "one") == ["a", "b", "a"]
+    assert chosen("--net", "two") == ["b", "c", "a"]
+    assert chosen("--net", "two", "--net", "one") == ["a", "b", "c", "a"]
     assert chosen("--net", "two", "--layer", "b") == ["b"]
     assert taken == [("b", everything["b"])]
     assert chosen("--layer", "a") == ["a", "a"]
-    assert chosen("--layer", "c") == []
+    assert chosen("--layer", "pool") == []
 
 
 def test_failed_layer(table, tmp_path, monkeypatch):
@@ -123,15 +131,15 @@ def test_failed_layer(table, tmp_path, monkeypatch):
     result = run(table, "--memory", "ideal", "--json", path)
     assert result.exit_code == 1
     assert result.stderr == (
-        "Error: 2 of 3 layers did not match, the first: one a (line 2): no progress in [unit] "
+        "Error: 2 of 4 layers did not match, the first: one a (line 2): no progress in [unit] "
         "writer\n"
     )
-    assert "1 layers match golden, 2 do not, 2 are not supported." in result.stdout
+    assert "2 layers match golden, 2 do not, 1 are not supported." in result.stdout
     assert "failed: no progress" in result.stdout
     one, two = json.loads(path.read_text())["networks"]
     assert (one["match"], two["match"]) == (False, False)
     assert one["failed"] == [{"name": "a", "line": 2, "error": "no progress in [unit] writer"}]
-    assert [layer["match"] for layer in two["layers"]] == [True]
+    assert [layer["match"] for layer in two["layers"]] == [True, True]
 
 
 def test_mismatch(table, tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def test_json(tmp_path):
         "weight_buffer_bytes": 4096,
         "bus_bytes": 4,
         "weight_bits": 8,
-        "requantise_modes": ["float32"],
+        "requantise_modes": ["float32", "fixed"],
         "multipliers": 16,
         "for": "tests",
     }

@@ -9,10 +9,11 @@ from click.testing import CliRunner
 from PIL import Image
 
 import trirow
+import trirow.model_options
 import trirow.sim
 import trirow_golden
+import trirow_sim.accelerate
 import trirow_sim.engines
-import trirow_sim.simulate
 from trirow.main import main
 from trirow.options import InputError
 from trirow_driver.float_network import FloatConv, FloatNetwork, save_npz
@@ -72,14 +73,14 @@ def test_small_layer(tmp_path):
     result = run(*SMALL, "--json", path, "--clock-mhz", "50")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
-    for part in ("random", "3x4x4", "1x1", "all 48 equal", "at 50 MHz", "Every output equals"):
+    for part in ("conv", "3x4x4", "1x1", "all 48 equal", "at 50 MHz", "Every output equals"):
         assert part in result.stdout
     content = json.loads(path.read_text())
     assert list(content) == ["layers", "network"]
     (layer,) = content["layers"]
     assert list(layer) == list(KEYS)
     assert list(content["network"]) == [*KEYS, "clock_mhz", "milliseconds"]
-    assert (layer["name"], layer["match"], layer["outputs"]) == ("random", True, 48)
+    assert (layer["name"], layer["match"], layer["outputs"]) == ("conv", True, 48)
     assert (layer["config"], layer["memory"], layer["engine"]) == ("tiny", "ideal", "pysim")
     assert list(layer["stalls"]) == ["features", "weights", "output", "dependency"]
     assert list(tmp_path.iterdir()) == [path]
@@ -117,22 +118,6 @@ def test_one_seed_gives_one_run(tmp_path):
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_padding_keeps_the_size(monkeypatch):
-    taken = []
-
-    def keep(*arguments):
-        taken.append(arguments)
-        raise ValueError("stop")
-
-    monkeypatch.setattr(trirow.sim, "random_layer", keep)
-    for kernel in ("3x3", "1x4", "5"):
-        run("--kernel", kernel)
-    assert [arguments[4] for arguments in taken] == [(3, 3), (1, 4), (5, 5)]
-    assert [arguments[6] for arguments in taken] == [(1, 1, 1, 1), (0, 1, 0, 2), (2, 2, 2, 2)]
-    run("--pad", "2", "--stride", "3", "--seed", "9")
-    assert taken[-1][5:] == ((3, 3), (2, 2, 2, 2), 9)
-
-
 def test_vcd(tmp_path):
     path = tmp_path / "waves.vcd"
     result = run(*SMALL, "--vcd", path)
@@ -146,7 +131,7 @@ def test_interrupted_run_leaves_nothing(tmp_path, monkeypatch):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(trirow_sim.simulate, "_run", interrupt)
+    monkeypatch.setattr(trirow_sim.accelerate, "_run", interrupt)
     result = run(*SMALL, "--vcd", tmp_path / "waves.vcd", "--json", tmp_path / "result.json")
     assert result.exit_code == 130
     assert result.stderr.strip() == "Error: interrupted"
@@ -194,7 +179,7 @@ def test_options_of_the_picture(model, image, monkeypatch):
         taken.update(options, size=size)
         raise ValueError("stop")
 
-    monkeypatch.setattr(trirow.sim, "load_picture", keep)
+    monkeypatch.setattr(trirow.model_options, "load_picture", keep)
     run("--model", model, "--image", image)
     assert taken == {"size": (6, 6), "channels": "grey", "mean": (0.0,), "scale": 1 / 255}
     run(
@@ -223,7 +208,7 @@ def test_mismatch(monkeypatch, tmp_path):
     assert "Every output equals" not in result.stdout
     (line,) = result.stderr.splitlines()
     assert line.startswith(
-        "Error: 1 of 48 outputs differ, the first: layer 'random': row 1, column 2, channel 3 is "
+        "Error: 1 of 48 outputs differ, the first: layer 'conv': row 1, column 2, channel 3 is "
     )
     layer = json.loads(path.read_text())["layers"][0]
     assert (layer["match"], layer["mismatches"]) == (False, 1)
@@ -238,7 +223,7 @@ def test_failed_run(monkeypatch, tmp_path):
     monkeypatch.setattr(trirow_sim.engines, "make_memory", faulty)
     text = (
         r"the run ended with error READ_RESPONSE \(error response to a read\) in unit sequencer, "
-        r"pass 1 of 1 of layer 'random', after \d+ cycles"
+        r"pass 1 of 1 of layer 'conv', after \d+ cycles"
     )
     refused(text, *SMALL, "--json", tmp_path / "result.json", status=1)
     assert list(tmp_path.iterdir()) == []
@@ -278,7 +263,7 @@ def test_failed_run(monkeypatch, tmp_path):
             ["--vcd", "x", "--json", "x"],
             r"--vcd, --trace and --json must be different files\. Try .*",
         ),
-        (["--dilation", "2"], r"No such option '?--dilation'?[.?] Try 'trirow sim --help'\."),
+        (["--zzz", "2"], r"No such option '?--zzz'?[.?] Try 'trirow sim --help'\."),
         (["--shape"], r"Option '--shape' requires an argument\. Try 'trirow( sim)? --help'\."),
         (["extra"], r"Got unexpected extra argument \(extra\)\.? Try 'trirow sim --help'\."),
         (["--image", "x.png"], r"--image needs --model\. Try 'trirow sim --help'\."),
@@ -289,19 +274,6 @@ def test_failed_run(monkeypatch, tmp_path):
             ["--model", "net.npz", "--image", "x", "--shape", "1x1x1"],
             r"--shape describes a random layer and does not go with --model\. Try .*",
         ),
-        (
-            ["--shape", "2x2x2", "--pad", "0"],
-            r"layer 'random': Output of kernel 3x3 on input 2x2 .* is empty: .*; change --shape.*",
-        ),
-        (
-            ["--shape", "99999x99999x9"],
-            r"layer 'random': a layer of [0-9,]+ bytes is beyond 32-bit addresses; change .*",
-        ),
-        (
-            ["--shape", "4x400x40"],
-            r"layer 'random': 3 rows of 400x40 take .*\(configuration 'tiny'\); choose a larger .*",
-        ),
-        (["--kernel", "12"], r"layer 'random': kernel 12x12 is larger than 11x11"),
     ],
 )
 def test_bad_usage(arguments, text):
@@ -382,8 +354,8 @@ def test_unknown_command():
 
 
 def test_without_standalone_mode():
-    with pytest.raises(InputError, match="layer 'random': kernel"):
-        main(["sim", "--kernel", "12"], standalone_mode=False)
+    with pytest.raises(InputError, match="layer 'conv': Output of kernel"):
+        main(["sim", "--kernel", "12", "--pad", "0"], standalone_mode=False)
 
 
 def test_module(monkeypatch, capsys):

@@ -19,7 +19,7 @@ def example() -> DdrImage:
     builder.add("run", "descriptors", bytes(range(1, 7)))
     builder.add("conv1", "weights", b"\x11" * 9)
     builder.add("input", "blob", size=24, **BLOB)
-    builder.add("sigmoid", "table", b"\x22" * 3, 5)
+    builder.add("partial", "sums", b"\x22" * 3, 5)
     return builder.build(CONFIGURATION)
 
 
@@ -36,7 +36,7 @@ def test_layout_of_regions():
         ("run", "descriptors", 0, 6),
         ("conv1", "weights", 8, 9),
         ("input", "blob", 20, 24),
-        ("sigmoid", "table", 44, 5),
+        ("partial", "sums", 44, 5),
     ]
     assert image.base == 0x1000
     assert image.alignment == 4
@@ -53,8 +53,8 @@ def test_add_returns_the_region():
 
 def test_addresses():
     builder = ImageBuilder(4, 0x40)
-    builder.add("a", "table", b"1")
-    builder.add("b", "table", b"2")
+    builder.add("a", "sums", b"1")
+    builder.add("b", "sums", b"2")
     image = builder.build({})
     assert builder.address("a") == image.address("a") == 0x40
     assert builder.address("b") == image.address("b") == 0x44
@@ -68,7 +68,7 @@ def test_addresses():
 @pytest.mark.parametrize("alignment", [16, 4096])
 def test_alignment(alignment):
     builder = ImageBuilder(16, alignment, alignment=alignment)
-    offsets = [builder.add(name, "table", b"1" * 17).offset for name in "abc"]
+    offsets = [builder.add(name, "sums", b"1" * 17).offset for name in "abc"]
     step = alignment * math.ceil(17 / alignment)
     assert offsets == [0, step, 2 * step]
     assert len(builder.build({}).data) == 3 * step
@@ -77,7 +77,7 @@ def test_alignment(alignment):
 def test_fill():
     builder = ImageBuilder(4)
     builder.add("a", "descriptors", size=3)
-    builder.add("b", "table", b"\xff\xff")
+    builder.add("b", "sums", b"\xff\xff")
     builder.fill("a", b"\x01\x02")
     assert builder.build({}).data == b"\x01\x02\0\0\xff\xff\0\0"
     with error("region 'a': size must be at least that of the data, 4, not 3"):
@@ -89,9 +89,9 @@ def test_fill():
 
 def test_image_does_not_follow_the_builder():
     builder = ImageBuilder(4)
-    builder.add("a", "table", b"1")
+    builder.add("a", "sums", b"1")
     image = builder.build({})
-    builder.add("b", "table", b"2")
+    builder.add("b", "sums", b"2")
     builder.fill("a", b"3")
     assert len(image.regions) == 1
     assert image.data == b"1\0\0\0"
@@ -119,18 +119,18 @@ def test_wrong_builder(arguments, text):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("a", "table"), "region 'a': data or size must be given"),
-        (("a", "table", b""), "region 'a': size must be at least 1, not 0"),
+        (("a", "sums"), "region 'a': data or size must be given"),
+        (("a", "sums", b""), "region 'a': size must be at least 1, not 0"),
         (
-            ("a", "table", b"123", 2),
+            ("a", "sums", b"123", 2),
             "region 'a': size must be at least that of the data, 3, not 2",
         ),
-        (("taken", "table", b"1"), "region 'taken': name must be unique"),
+        (("taken", "sums", b"1"), "region 'taken': name must be unique"),
     ],
 )
 def test_wrong_addition_changes_nothing(arguments, text):
     builder = ImageBuilder(4)
-    builder.add("taken", "table", b"1")
+    builder.add("taken", "sums", b"1")
     before = builder.build({})
     with error(text):
         builder.add(*arguments)
@@ -149,13 +149,13 @@ def region(**changes):
     [
         ({"name": ""}, "region '': name must be a string that is not empty"),
         ({"name": 3}, "region 3: name must be a string that is not empty"),
-        ({"kind": "bias"}, "kind must be one of descriptors, weights, blob, table, not 'bias'"),
+        ({"kind": "bias"}, "kind must be one of descriptors, weights, blob, sums, not 'bias'"),
         ({"offset": -1}, "offset must be at least 0, not -1"),
         ({"offset": True}, "offset must be an integer, not True"),
         ({"size": 0}, "size must be at least 1, not 0"),
         ({"size": "24"}, "size must be an integer, not '24'"),
         ({"size": 23}, "size must be at least 24, one byte for each element of shape, not 23"),
-        ({"kind": "table"}, "shape must be absent in a region of kind table, not (1, 3, 2, 4)"),
+        ({"kind": "sums"}, "shape must be absent in a region of kind sums, not (1, 3, 2, 4)"),
         ({"shape": None}, "shape and layout must come together"),
         ({"layout": None}, "shape and layout must come together"),
         ({"scale": None}, "scale and zero_point must come together"),
@@ -204,12 +204,12 @@ def image(*regions, data=bytes(64), **changes):
     return DdrImage(data=data, regions=regions, **fields)
 
 
-def table(name, offset, size):
-    return Region(name, "table", offset, size)
+def sums(name, offset, size):
+    return Region(name, "sums", offset, size)
 
 
 def test_regions_may_touch_and_come_in_any_order():
-    image(table("b", 8, 56), table("a", 0, 8))
+    image(sums("b", 8, 56), sums("a", 0, 8))
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_regions_may_touch_and_come_in_any_order():
 )
 def test_wrong_regions(regions, text):
     with error(text):
-        image(*(table(*fields) for fields in regions))
+        image(*(sums(*fields) for fields in regions))
 
 
 def test_wrong_configuration():
@@ -286,7 +286,7 @@ def test_manifest(tmp_path):
                 "scale": 0.5,
                 "zero_point": -3,
             },
-            {"name": "sigmoid", "kind": "table", "offset": 44, "size": 5},
+            {"name": "partial", "kind": "sums", "offset": 44, "size": 5},
         ],
     }
 
@@ -302,7 +302,7 @@ def test_equal_images_give_equal_files(tmp_path):
 
 
 def test_save_replaces_an_older_image(tmp_path):
-    image(table("old", 0, 8)).save(tmp_path / "net.bin")
+    image(sums("old", 0, 8)).save(tmp_path / "net.bin")
     example().save(tmp_path / "net.bin")
     assert DdrImage.load(tmp_path / "net.bin") == example()
     assert len(os.listdir(tmp_path)) == 2
@@ -311,7 +311,7 @@ def test_save_replaces_an_older_image(tmp_path):
 @pytest.mark.parametrize("older", [False, True])
 @pytest.mark.parametrize("failing", [1, 2])
 def test_save_that_fails_to_rename(tmp_path, monkeypatch, older, failing):
-    old = image(table("old", 0, 8))
+    old = image(sums("old", 0, 8))
     if older:
         old.save(tmp_path / "net.bin")
     replace, calls = os.replace, []
@@ -399,7 +399,7 @@ FIELDS = [
     ("alignment", 16, "region 'conv1': offset must be a multiple of the alignment 16, not 8"),
     ("regions", {}, "regions must be a list, not {}"),
     ("regions", [7], "region 0: must be an object, not 7"),
-    ("regions", [{"kind": "table"}], "region 0: field 'name' is missing"),
+    ("regions", [{"kind": "sums"}], "region 0: field 'name' is missing"),
 ]
 
 
@@ -423,8 +423,8 @@ def test_load_with_a_wrong_digest(tmp_path, value):
 REGION_FIELDS = [
     (0, "name", "conv1", "region 'conv1': name must be unique"),
     (0, "name", ["x"], "region ['x']: name must be a string that is not empty"),
-    (0, "kind", "code", "region 'run': kind must be one of descriptors, weights, blob, table, no"),
-    (0, "kind", None, "region 'run': kind must be one of descriptors, weights, blob, table, not "),
+    (0, "kind", "code", "region 'run': kind must be one of descriptors, weights, blob, sums, no"),
+    (0, "kind", None, "region 'run': kind must be one of descriptors, weights, blob, sums, not "),
     (0, "offset", 2, "region 'run': offset must be a multiple of the alignment 4, not 2"),
     (0, "offset", 8, "region 'conv1': offset 8 overlaps region 'run', which ends at 14"),
     (0, "offset", -4, "region 'run': offset must be at least 0, not -4"),

@@ -10,7 +10,17 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 
 def qlinear_conv(
-    x, weights, bias, scales, *, stride=(1, 1), pad=(0, 0, 0, 0), zero_in=0, zero_out=0
+    x,
+    weights,
+    bias,
+    scales,
+    *,
+    stride=(1, 1),
+    pad=(0, 0, 0, 0),
+    dilation=(1, 1),
+    groups=1,
+    zero_in=0,
+    zero_out=0,
 ):
     """Run QLinearConv on NHWC arrays; scales are those of input, kernels and output."""
     scale_in, scale_weights, scale_out = scales
@@ -31,6 +41,8 @@ def qlinear_conv(
         kernel_shape=weights.shape[1:3],
         strides=stride,
         pads=pad,
+        dilations=dilation,
+        group=groups,
     )
     images, height, width, channels = x.shape
     int8 = onnx.TensorProto.INT8
@@ -62,24 +74,27 @@ def random_int8(rng, shape):
     return rng.integers(-128, 128, shape, dtype=np.int8)
 
 
-def random_case(rng):
-    """Return operands, and keywords, of a convolution with an output that is not empty."""
+def random_place(rng, most_dilation=1):
+    """Return size, kernel, and keywords of a convolution with an output that is not empty."""
     while True:
         size, kernel = rng.integers(1, 20, 2), rng.integers(1, 8, 2)
         stride = rng.integers(1, 5, 2)
         pad = rng.integers(0, rng.choice([1, 2, 4, 9]), 4)
-        size, kernel, stride, pad = (tuple(int(v) for v in t) for t in (size, kernel, stride, pad))
+        dilation = rng.integers(1, most_dilation + 1, 2)
+        size, kernel, stride, pad, dilation = (
+            tuple(int(v) for v in t) for t in (size, kernel, stride, pad, dilation)
+        )
         try:
-            output_size(size, kernel, stride, pad)
+            output_size(size, kernel, stride, pad, dilation)
         except ValueError:
             continue
-        break
-    channels, filters = int(rng.choice([1, 2, 3, 13, 16, 40])), int(rng.integers(1, 34))
-    x = random_int8(rng, (int(rng.integers(1, 3)), *size, channels))
-    weights = random_int8(rng, (filters, *kernel, channels))
+        return size, kernel, {"stride": stride, "pad": pad, "dilation": dilation}
+
+
+def random_zeros(rng):
+    """Return the keywords of the zero points."""
     zeros = [int(rng.choice([-128, 0, 127, rng.integers(-128, 128)])) for _ in range(2)]
-    keywords = {"stride": stride, "pad": pad, "zero_in": zeros[0], "zero_out": zeros[1]}
-    return x, weights, keywords
+    return {"zero_in": zeros[0], "zero_out": zeros[1]}
 
 
 def scales_for(rng, acc):
@@ -93,12 +108,36 @@ def scales_for(rng, acc):
 @pytest.mark.parametrize("seed", range(150))
 def test_random(seed):
     rng = np.random.default_rng(seed)
-    x, weights, keywords = random_case(rng)
+    size, kernel, place = random_place(rng)
+    channels, filters = int(rng.choice([1, 2, 3, 13, 16, 40])), int(rng.integers(1, 34))
+    x = random_int8(rng, (int(rng.integers(1, 3)), *size, channels))
+    weights = random_int8(rng, (filters, *kernel, channels))
     bias_bits = [10, 16, 24, 30][seed % 4]
-    bias = rng.integers(-(2**bias_bits), 2**bias_bits, len(weights), dtype=np.int32)
-    shape = {"stride": keywords["stride"], "pad": keywords["pad"]}
-    acc = conv2d(x, weights, bias, zero_point=keywords["zero_in"], **shape)
-    assert_equal(x, weights, bias, scales_for(rng, acc), **keywords)
+    bias = rng.integers(-(2**bias_bits), 2**bias_bits, filters, dtype=np.int32)
+    zeros = random_zeros(rng)
+    acc = conv2d(x, weights, bias, zero_point=zeros["zero_in"], **place)
+    assert_equal(x, weights, bias, scales_for(rng, acc), **place, **zeros)
+
+
+@pytest.mark.parametrize("kind", ["dilated", "grouped", "depthwise", "multiplier"])
+@pytest.mark.parametrize("seed", range(25))
+def test_dilations_and_groups(seed, kind):
+    rng = np.random.default_rng(seed)
+    print(f"seed {seed}")
+    size, kernel, place = random_place(rng, 4)
+    channels = int(rng.choice([1, 2, 3, 8, 17]))
+    groups = {"dilated": 1, "grouped": int(rng.choice([2, 3, 5]))}.get(kind, channels)
+    if kind == "grouped":
+        channels *= groups
+    filters = channels
+    if kind != "depthwise":
+        filters = groups * (8 if seed % 2 else int(rng.integers(1, 9)))
+    x = random_int8(rng, (1, *size, channels))
+    weights = random_int8(rng, (filters, *kernel, channels // groups))
+    bias = rng.integers(-5000, 5000, filters, dtype=np.int32)
+    zeros = random_zeros(rng)
+    acc = conv2d(x, weights, bias, zero_point=zeros["zero_in"], groups=groups, **place)
+    assert_equal(x, weights, bias, scales_for(rng, acc), groups=groups, **place, **zeros)
 
 
 @pytest.mark.parametrize("seed", range(12))

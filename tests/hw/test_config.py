@@ -5,9 +5,15 @@ import pytest
 from trirow_hw.config import (
     BURST_BYTES,
     CONSTANT_BYTES,
+    CONSTANT_GROUPS,
     MAX_KERNEL,
+    MAX_LEFT_SHIFT,
     MAX_STRIDE,
     PRESETS,
+    REQUANTISE_MODES,
+    TABLE_ENTRIES,
+    TABLE_ENTRY_BYTES,
+    WIDE_CONSTANT_BYTES,
     Config,
 )
 
@@ -25,7 +31,11 @@ TABLE = {
 
 
 def test_limits():
-    assert (BURST_BYTES, CONSTANT_BYTES, MAX_KERNEL, MAX_STRIDE) == (512, 8, 11, 4)
+    assert (BURST_BYTES, CONSTANT_GROUPS) == (512, 64)
+    assert (CONSTANT_BYTES, WIDE_CONSTANT_BYTES) == (8, 12)
+    assert (MAX_KERNEL, MAX_STRIDE, MAX_LEFT_SHIFT) == (255, 255, 9)
+    assert (TABLE_ENTRIES, TABLE_ENTRY_BYTES) == (256, 4)
+    assert REQUANTISE_MODES == ("float32", "fixed")
 
 
 def test_presets_have_their_names():
@@ -45,7 +55,7 @@ def test_preset(name):
         config.bus_bytes,
     ) == TABLE[name]
     assert config.weight_bits == 8
-    assert config.requantise_modes == ("float32",)
+    assert config.requantise_modes == ("float32", "fixed")
     assert config.description
 
 
@@ -65,23 +75,34 @@ def test_derived_sizes(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "bank_words", "weight_words", "stages", "beats"),
+    ("name", "bank_words", "weight_words", "stages", "beats", "rows", "channels"),
     [
-        ("tiny", 256, 256, 4, 128),
-        ("odd", 512, 409, 3, 128),
-        ("up5k", 1024, 1024, 2, 256),
-        ("ecp5-25f", 2048, 1024, 6, 128),
-        ("ecp5-85f", 3072, 1024, 4, 64),
-        ("m256", 2048, 4096, 2, 32),
-        ("edgeboard", 2730, 682, 3, 8),
+        ("tiny", 256, 256, 4, 128, 3, 4),
+        ("odd", 512, 409, 3, 128, 3, 3),
+        ("up5k", 1024, 1024, 2, 256, 2, 2),
+        ("ecp5-25f", 2048, 1024, 6, 128, 3, 4),
+        ("ecp5-85f", 3072, 1024, 4, 64, 3, 8),
+        ("m256", 2048, 4096, 2, 32, 3, 16),
+        ("edgeboard", 2730, 682, 3, 8, 3, 64),
     ],
 )
-def test_derived_sizes_in_numbers(name, bank_words, weight_words, stages, beats):
+def test_derived_sizes_in_numbers(name, bank_words, weight_words, stages, beats, rows, channels):
     config = PRESETS[name]
     assert config.line_bank_words == bank_words
     assert config.weight_words == weight_words
     assert config.stages == stages
     assert config.burst_beats == beats
+    assert (config.tap_rows, config.depthwise_lanes) == (rows, channels)
+
+
+@pytest.mark.parametrize(
+    ("in_lanes", "out_lanes", "rows", "channels"),
+    [(2, 1, 2, 1), (2, 5, 2, 2), (3, 2, 3, 2), (8, 4, 3, 4), (4, 8, 3, 4)],
+)
+def test_lanes_of_depthwise_passes(in_lanes, out_lanes, rows, channels):
+    """A tap takes a row of each bank as far as there are multipliers; a lane takes a channel."""
+    config = PRESETS["tiny"].override(in_lanes=in_lanes, out_lanes=out_lanes)
+    assert (config.tap_rows, config.depthwise_lanes) == (rows, channels)
 
 
 def test_configurations_are_frozen_and_compare_by_value():
@@ -103,11 +124,11 @@ def test_override_checks_and_derives_again():
     assert config.in_lanes == 4
 
 
-@pytest.mark.parametrize("field", ["lanes", "name", "description", "requantise_modes"])
+@pytest.mark.parametrize("field", ["lanes", "name", "description", "tap_rows"])
 def test_override_of_an_unknown_field(field):
     known = (
         "in_lanes, out_lanes, post_lanes, line_buffer_bytes, weight_buffer_bytes, bus_bytes, "
-        "weight_bits"
+        "weight_bits, requantise_modes"
     )
     with pytest.raises(ValueError, match=r"^unknown field") as error:
         PRESETS["tiny"].override(**{field: 4})
@@ -150,7 +171,9 @@ def test_override_of_an_unknown_field(field):
             {"weight_buffer_bytes": (1 << 26) + 1},
             "weight_buffer_bytes must be an integer from 256 to 67108864, not 67108865",
         ),
-        ({"weight_bits": 9}, "weight_bits must be 8, not 9"),
+        ({"weight_bits": 7}, "weight_bits must be an integer from 8 to 9, not 7"),
+        ({"weight_bits": 10}, "weight_bits must be an integer from 8 to 9, not 10"),
+        ({"weight_bits": 8.0}, "weight_bits must be an integer from 8 to 9, not 8.0"),
         (
             {"line_buffer_bytes": 3 * 65536 * 4},
             "line_bank_words must be at most 65535, not 65536",
@@ -167,10 +190,37 @@ def test_validation(values, text):
     assert str(error.value).startswith(text)
 
 
-def test_requantise_modes():
-    with pytest.raises(ValueError, match=r"^requantise_modes must be") as error:
-        Config("x", 4, 4, 1, 3 * KIB, 4 * KIB, 4, requantise_modes=("fixed",))
-    assert str(error.value) == "requantise_modes must be (\"float32\",), not ('fixed',)"
+@pytest.mark.parametrize("modes", [("float32",), ("fixed",), ("float32", "fixed")])
+def test_requantise_modes(modes):
+    config = PRESETS["tiny"].override(requantise_modes=modes)
+    assert config.requantise_modes == modes
+    assert config == Config(
+        "tiny", 4, 4, 1, 3 * KIB, 4 * KIB, 4, requantise_modes=modes, description="tests"
+    )
+    assert config.to_dict()["requantise_modes"] == list(modes)
+
+
+@pytest.mark.parametrize("modes", [["fixed", "float32"], ("fixed", "float32"), ["float32"]])
+def test_requantise_modes_in_any_order(modes):
+    """The same modes are the same configuration, which stays hashable."""
+    config = PRESETS["tiny"].override(requantise_modes=modes)
+    assert config.requantise_modes == tuple(mode for mode in REQUANTISE_MODES if mode in modes)
+    assert hash(config) == hash(config.override())
+    assert (config == PRESETS["tiny"]) == (len(modes) == 2)
+
+
+@pytest.mark.parametrize(
+    "modes",
+    [
+        *((), ("int8",), ("float32", "int8"), ("fixed", "fixed"), "fixed", "", None, 8, (8,)),
+        *((("fixed",),), (["fixed"],)),
+    ],
+)
+def test_wrong_requantise_modes(modes):
+    with pytest.raises(ValueError, match=r"^requantise_modes must be some of ") as error:
+        PRESETS["tiny"].override(requantise_modes=modes)
+    text = f"requantise_modes must be some of float32, fixed, not {modes!r}"
+    assert str(error.value) == text
 
 
 @pytest.mark.parametrize("value", [0, -4, None, "4", 4.0])
@@ -190,6 +240,7 @@ def test_the_bus_is_named_when_it_is_wrong(value):
         {"post_lanes": 4},
         {"bus_bytes": 2},
         {"bus_bytes": 128},
+        {"weight_bits": 9},
         {"line_buffer_bytes": 96},
         {"weight_buffer_bytes": 256},
         {"line_buffer_bytes": 3 * 65534 * 4},
@@ -211,5 +262,5 @@ def test_to_dict():
         "weight_buffer_bytes": 6144,
         "bus_bytes": 4,
         "weight_bits": 8,
-        "requantise_modes": ["float32"],
+        "requantise_modes": ["float32", "fixed"],
     }

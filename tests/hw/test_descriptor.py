@@ -8,26 +8,34 @@ from trirow_hw.descriptor import (
     CHECK,
     DESCRIPTOR_BYTES,
     FIELDS,
-    OP_CONVOLUTION,
+    OP_DENSE,
     VERSION,
     Descriptor,
     pack_descriptor,
     unpack_descriptor,
 )
 
-FILLED_IN = {"version", "check", "reserved"}
+FILLED_IN = {"version", "check"}
 GIVEN = [name for name, _, _ in FIELDS if name not in FILLED_IN]
 SHAPES = {name: shape for name, shape, _ in FIELDS}
 # Bytes of the fields in memory, in their order. The layout is fixed as long as the version is.
 LAYOUT = """
-version:1 op:1 check:2 next:4 last:1 wait:1 kernel_rows:1 stride_rows:1 in_address:4 in_bytes:4
-in_first:4 in_span:4 in_gap:4 rows:2 row_words:2 row_pitch:2 row_tail:1 zero_in:1 row_bytes:4
-out_rows:2 out_columns:2 top:2 in_rows:2 first_word:2 first_wrapped:2 first_byte:1 step_byte:1
-step_words:2 run_words:2 run_tail:1 last_lanes:1 clipped_words:2 group_words:2 groups:2
-step_wrapped:2 weight_address:4 weight_bytes:4 group_bytes:4 out_address:4 out_bytes:4 out_span:4
-out_gap:4 zero_out:1 low:1 high:1 reserved:1
+version:1 op:1 check:2 next:4 last:1 wait:1 load_weights:1 keep_weights:1 in_address:4 in_bytes:4
+in_first:4 in_span:4 in_gap:4 in_line:4 in_turn:4 rows:2 row_words:2 row_pitch:2 row_tail:1
+zero_in:1 row_bytes:4 in_rows:2 in_columns:2 out_rows:2 out_columns:2 kernel_rows:1 kernel_columns:1
+stride_rows:1 stride_columns:1 top:2 first_column:2 first_word:2 first_wrapped:2 first_byte:1
+step_byte:1 step_words:2 step_wrapped:2 run_words:2 run_tail:1 top_bank:1 tap_words:2 step_weights:2
+clipped_words:2 tap_byte:1 columns:1 last_columns:1 spacing:1 wide:1 chunk_tail:1 groups:2
+group_lanes:1 last_lanes:1 group_words:2 chunk_steps:2 chunk_run:2 table_bytes:2 zero_weight:1
+table:1 weight_address:4 weight_bytes:4 group_bytes:4 out_address:4 out_bytes:4 out_span:4 out_gap:4
+out_line:4 out_turn:4 second_address:4 second_bytes:4 second_span:4 second_gap:4 second_line:4
+second_turn:4 second_wait:1 combine:1 sum_left:1 sum_right:1 sum_mantissa:4 sum_zero:1 sum_low:1
+sum_high:1 partial_in:1 partial_out:1 fixed:1 prelu:1 zero_out:1 low:1 high:1
 """
-SIGNED = {"zero_in", "top", "first_word", "zero_out", "low", "high"}
+SIGNED = {
+    *("zero_in", "top", "first_column", "first_word", "zero_weight"),
+    *("sum_zero", "sum_low", "sum_high", "zero_out", "low", "high"),
+}
 
 
 def bounds(name):
@@ -69,7 +77,7 @@ def test_round_trip(seed):
     assert fold(raw) == CHECK
     fields = unpack_descriptor(raw)
     assert {name: fields[name] for name in GIVEN} == values
-    assert (fields["version"], fields["reserved"]) == (VERSION, 0)
+    assert fields["version"] == VERSION
     assert raw == pack_descriptor(values)
     assert not any(raw[Descriptor.size // 8 :])
 
@@ -119,8 +127,8 @@ def test_missing_field(name):
 
 
 def test_unknown_fields():
-    with pytest.raises(ValueError, match=r"^unknown descriptor fields: columns, width$"):
-        pack_descriptor({**random_fields(0), "width": 1, "columns": 2})
+    with pytest.raises(ValueError, match=r"^unknown descriptor fields: height, width$"):
+        pack_descriptor({**random_fields(0), "width": 1, "height": 2})
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -133,9 +141,9 @@ def test_every_flipped_bit_is_detected(seed):
             unpack_descriptor(bytes(flipped))
 
 
-@pytest.mark.parametrize("size", [0, 127, 129])
+@pytest.mark.parametrize("size", [0, 128, 255, 257])
 def test_wrong_size(size):
-    with pytest.raises(ValueError, match=f"^a descriptor has 128 bytes, not {size}$"):
+    with pytest.raises(ValueError, match=f"^a descriptor has 256 bytes, not {size}$"):
         unpack_descriptor(bytes(size))
 
 
@@ -147,7 +155,7 @@ def test_memory_that_was_never_written_is_refused():
 
 def test_a_given_check_is_not_taken_for_another():
     """Fields as they are unpacked have a check; packed again, they are the same or are refused."""
-    values = {**random_fields(1), "op": OP_CONVOLUTION}
+    values = {**random_fields(1), "op": OP_DENSE}
     raw = pack_descriptor(values)
     try:
         again = pack_descriptor(unpack_descriptor(raw))

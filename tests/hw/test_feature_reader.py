@@ -8,9 +8,10 @@ import pytest
 from trirow_hw.config import PRESETS
 from trirow_hw.feature_reader import FeatureReader
 from trirow_sim.memory import Memory
-from trirow_sim.stream_kit import ReadServer, run, send, span_beats, span_pieces
+from trirow_sim.stream_kit import ReadServer, run, send
+from trirow_sim.unit_kit import add_lines, address_beats, make_spans, span_addresses
 
-SIZE = 1 << 13
+SIZE = 1 << 14
 #: Small banks, so that rows wrap: 8, 10, 12 and 10 words; a bus wider than a word; a full preset.
 CONFIGS = {
     "tiny, 8 words": PRESETS["tiny"].override(line_buffer_bytes=96),
@@ -31,15 +32,22 @@ def make_pass(config, index, address, rows, row_bytes, *, span_rows=None, first_
     """Return what the reader is told of a pass; spans of ``span_rows`` rows with gaps between."""
     span_rows = rows if span_rows is None else span_rows
     first_rows = min(rows, span_rows if first_rows is None else first_rows)
+    spans = make_spans(
+        address,
+        rows * row_bytes,
+        first=first_rows * row_bytes,
+        span=span_rows * row_bytes,
+        gap=gap,
+    )
+    return rows_of(config, index, spans, rows)
+
+
+def rows_of(config, index, spans, rows):
+    """Return what the reader is told of a pass, its spans cut into so many rows."""
+    row_bytes = spans["total"] // rows
     row_words = -(-row_bytes // config.in_lanes)
     return {
-        "spans": {
-            "address": address,
-            "total": rows * row_bytes,
-            "first": first_rows * row_bytes,
-            "span": span_rows * row_bytes,
-            "gap": gap,
-        },
+        "spans": spans,
         "rows": rows,
         "row_words": row_words,
         "row_tail": (row_bytes - 1) % config.in_lanes + 1,
@@ -71,7 +79,7 @@ class Bench:
             words = item["row_words"]
             self.rows.append((number % 3, words, words + words % 2))
         self.beats = [
-            beat for item in passes for beat in span_beats(item["spans"], config.bus_bytes)
+            beat for item in passes for beat in address_beats(item["spans"], config.bus_bytes)
         ]
         self.ends = [0, *itertools.accumulate(count for *_, count in self.beats)]
         self.released = [0, 0, 0]
@@ -84,7 +92,9 @@ class Bench:
     def _place(self, memory):
         words, starts, number = [], [0, 0, 0], 0
         for item in self.passes:
-            data = b"".join(memory.read(*piece) for piece in span_pieces(item["spans"]))
+            data = bytes(
+                memory.data[byte] for piece in span_addresses(item["spans"]) for byte in piece
+            )
             row_bytes, lanes = item["row_bytes"], self.config.in_lanes
             for start in range(0, len(data), row_bytes):
                 row, bank = data[start : start + row_bytes], number % 3
@@ -222,19 +232,53 @@ def random_passes(rng, config, count, longest):
         row_bytes = rng.randint(1, longest * config.in_lanes)
         rows = rng.randint(1, 9)
         span_rows = rng.choice([rows, 1, 2, 3])
-        passes.append(
-            make_pass(
-                config,
-                index,
-                rng.randint(0, SIZE // 2),
-                rows,
-                row_bytes,
-                span_rows=span_rows,
-                first_rows=rng.choice([span_rows, rng.randint(1, span_rows)]),
-                gap=rng.choice([0, 1, row_bytes, rng.randint(0, 40)]),
-            )
+        item = make_pass(
+            config,
+            index,
+            rng.randint(0, SIZE // 2),
+            rows,
+            row_bytes,
+            span_rows=span_rows,
+            first_rows=rng.choice([span_rows, rng.randint(1, span_rows)]),
+            gap=rng.choice([0, 1, row_bytes, rng.randint(0, 40)]),
         )
+        passes.append(item | {"spans": add_lines(rng, item["spans"])})
     return passes
+
+
+def pixel_spans(address, rows, columns, pixel_bytes, *, gap, pitch, line_pixels=None):
+    """Return one span for each pixel; ``pitch`` from the beginning of a line to the next."""
+    line_pixels = columns if line_pixels is None else line_pixels
+    line_bytes = line_pixels * pixel_bytes + (line_pixels - 1) * gap
+    return make_spans(
+        address,
+        rows * columns * pixel_bytes,
+        span=pixel_bytes,
+        gap=gap,
+        line=line_pixels * pixel_bytes,
+        turn=pitch - line_bytes,
+    )
+
+
+def random_pixels(rng, config, index, longest, pixel_bytes):
+    """Return a pass of rows of pixels, at most so many words each.
+
+    A line is a row, and the rows are taken from the top or from the bottom; or a line has any
+    number of pixels, and rows end inside.
+    """
+    columns = rng.randint(1, max(1, longest * config.in_lanes // pixel_bytes))
+    rows, gap = rng.randint(1, 4), rng.choice([0, 1, 3 * pixel_bytes, rng.randint(0, 20)])
+    pitch = rng.choice([0, 1, columns * (pixel_bytes + gap), rng.randint(0, 400)])
+    address = rng.randint(0, 2000)
+    if rng.random() < 0.5:
+        address, pitch = address + 4 * pitch, -pitch
+    line_pixels = None
+    if pitch >= 0 and rng.random() < 0.5:
+        line_pixels, pitch = rng.randint(1, 2 * columns + 1), rng.randint(0, 60)
+    spans = pixel_spans(
+        address, rows, columns, pixel_bytes, gap=gap, pitch=pitch, line_pixels=line_pixels
+    )
+    return rows_of(config, index, spans, rows)
 
 
 @pytest.mark.parametrize("hold", [1, 3, 6])
@@ -271,6 +315,72 @@ def test_rows_longer_than_a_bank(config, stall):
     bench = Bench(config, passes, stall=stall)
     bench.run(bench.sender(stall), bench.consumer(by_words=True, seed=stall))
     bench.check_all()
+
+
+@pytest.mark.parametrize(("hold", "stall"), [(1, None), (3, 1)])
+def test_a_span_for_each_pixel(config, hold, stall):
+    """Spans are shorter than rows, of odd lengths and at odd addresses; lines end anywhere."""
+    rng = random.Random(hold * 100 + (stall or 0))
+    longest = config.line_bank_words
+    sizes = [1, 2, 3, 5, config.in_lanes, config.bus_bytes, 16]
+    passes = [
+        random_pixels(rng, config, index, longest, min(size, longest * config.in_lanes))
+        for index, size in enumerate(rng.sample(sizes, len(sizes)))
+    ]
+    bench = Bench(config, passes, stall=stall)
+    bench.run(bench.sender(stall), bench.consumer(hold=hold, seed=stall))
+    bench.check_all()
+
+
+def test_pixels_in_rows_longer_than_a_bank(config):
+    """They are requested word by word while the row streams through its bank."""
+    rng = random.Random(1)
+    passes = []
+    for index, pixel_bytes in enumerate((3, config.bus_bytes + 1, 16)):
+        columns = (config.line_bank_words + 3) * config.in_lanes // pixel_bytes
+        gap = rng.randint(0, 9)
+        pitch = rng.choice([0, columns * (pixel_bytes + gap) + 5])
+        spans = pixel_spans(rng.randint(0, 2000), 2, columns, pixel_bytes, gap=gap, pitch=pitch)
+        passes.append(rows_of(config, index, spans, 2))
+    bench = Bench(config, passes, stall=1)
+    bench.run(bench.sender(1), bench.consumer(by_words=True, seed=1))
+    bench.check_all()
+
+
+def test_bytes_of_a_slice_of_channels():
+    """Channels 4 to 6 of 8, rows 1 and 3 of 4 from the bottom up: each byte by its coordinates."""
+    config = CONFIGS["odd, 12 words"]
+    height, width, channels, base = 4, 5, 8, 771
+    spans = pixel_spans(
+        base + (3 * width) * channels + 4,
+        2,
+        width,
+        3,
+        gap=channels - 3,
+        pitch=-2 * width * channels,
+    )
+    bench = Bench(config, [rows_of(config, 0, spans, 2)])
+    bench.run(bench.sender(), bench.consumer())
+    bench.check_all()
+    memory = random.Random(0).randbytes(SIZE)
+    expected = [
+        memory[base + (y * width + x) * channels + c]
+        for y in (height - 1, height - 3)
+        for x in range(width)
+        for c in (4, 5, 6)
+    ]
+    assert list(b"".join(piece for _, _, piece, _, _ in bench.words)) == expected
+
+
+@pytest.mark.parametrize("gap", [0, 48])
+def test_cycles_of_a_pixel(gap):
+    """A span of 16 bytes takes 3 cycles, as long as its words do not take longer."""
+    config = PRESETS["m256"].override(line_buffer_bytes=3 * 64 * 16)
+    spans = pixel_spans(0, 4, 60, 16, gap=gap, pitch=60 * (16 + gap) // 2)
+    bench = Bench(config, [rows_of(config, 0, spans, 4)])
+    cycles = bench.run(bench.sender(), bench.consumer())
+    bench.check_all()
+    assert cycles <= 3 * 240 + 40
 
 
 def test_places_are_not_overwritten_too_soon():
@@ -405,9 +515,9 @@ def test_full_banks_do_not_block_the_bus(config, row_bytes):
 
     With spans of a few bytes those beyond the room come in many beats.
     """
-    rows = 3 * config.line_bank_words
-    spans = {"span_rows": 1, "gap": 2 * config.bus_bytes}
-    bench = Bench(config, [make_pass(config, 0, 3, rows, row_bytes, **spans)])
+    rows, gap = 3 * config.line_bank_words, 2 * config.bus_bytes
+    spans = pixel_spans(3, rows, 1, row_bytes, gap=gap, pitch=3 * gap, line_pixels=2)
+    bench = Bench(config, [rows_of(config, 0, spans, rows)])
 
     async def waits(ctx):
         ctx.set(bench.dut.starving, 1)

@@ -5,12 +5,14 @@ import itertools
 import random
 
 import pytest
-from amaranth.hdl import Value
+from amaranth.hdl import Module, Value
+from amaranth.lib import wiring
 
 from trirow_hw.config import BURST_BYTES
 from trirow_hw.fetcher import Fetcher
-from trirow_hw.read_port import ReadRequest
-from trirow_sim.stream_kit import StreamRule, run, span_beats, stalls
+from trirow_hw.read_port import ReadPort, ReadRequest
+from trirow_sim.stream_kit import StreamRule, run, stalls
+from trirow_sim.unit_kit import add_lines, address_beats, make_spans
 
 URGENT = 1 << ReadRequest["urgent"].offset
 #: Cycles without a request after which none will come.
@@ -20,13 +22,14 @@ QUIET = 12
 def random_spans(rng, bus_bytes):
     span = rng.choice([1, 3, bus_bytes, 2 * bus_bytes + 1, 511, 513, rng.randint(1, 700)])
     total = min(2500, rng.choice([1, 2, 5]) * span + rng.randint(0, span))
-    return {
+    spans = {
         "address": 0xE00 + rng.randint(0, 2 * BURST_BYTES),
         "total": total,
         "first": min(total, rng.choice([span, rng.randint(1, 2 * span)])),
         "span": span,
         "gap": rng.choice([0, 0, 1, bus_bytes, rng.randint(0, 600)]),
     }
+    return add_lines(rng, spans)
 
 
 def random_grants(rng, total):
@@ -52,7 +55,7 @@ class Harness:
         self._rule = StreamRule("request", mask=~URGENT)
 
     def begin(self, spans):
-        self.expected = span_beats(spans, self.bus_bytes)
+        self.expected = address_beats(spans, self.bus_bytes)
         self.ends = [0, *itertools.accumulate(count for *_, count in self.expected)]
         self.granted = self.beats = 0
         self.requests = []
@@ -187,7 +190,7 @@ def test_byte_by_byte(bus_bytes):
         ctx.set(dut.starving, 1)
         for offset in range(bus_bytes):
             total = 3 * bus_bytes + 1
-            spans = {"address": 64 + offset, "total": total, "first": total, "span": 1, "gap": 0}
+            spans = make_spans(64 + offset, total)
             await start(ctx, harness, spans)
             for granted in range(1, total + 1):
                 await harness.cycle(ctx, 1)
@@ -204,7 +207,7 @@ def test_nothing_is_requested_without_room():
     dut = harness.dut
 
     async def testbench(ctx):
-        spans = {"address": 64, "total": 100, "first": 100, "span": 1, "gap": 0}
+        spans = make_spans(64, 100)
         await start(ctx, harness, spans)
         for starving in (0, 1):
             ctx.set(dut.starving, starving)
@@ -220,7 +223,7 @@ def test_urgent_follows_while_a_request_waits():
     dut = harness.dut
 
     async def testbench(ctx):
-        spans = {"address": 64, "total": 4, "first": 4, "span": 4, "gap": 0}
+        spans = make_spans(64, 4)
         await start(ctx, harness, spans, 4)
         ctx.set(dut.request.ready, 0)
         while not ctx.get(dut.request.valid):
@@ -238,13 +241,69 @@ def test_cycles_of_a_burst():
 
     async def testbench(ctx):
         total = 8 * BURST_BYTES
-        spans = {"address": 0, "total": total, "first": total, "span": 1, "gap": 0}
+        spans = make_spans(0, total)
         await start(ctx, harness, spans, total)
-        for _ in range(4 * 8 + 4):
+        for _ in range(2 * 8 + 2):
             await harness.cycle(ctx)
         assert len(harness.requests) == 8
 
     run(harness.dut, testbench)
+
+
+class _WithPort(wiring.Component):
+    """A fetcher alone at a read port, whose memory takes every address and answers at once."""
+
+    def __init__(self, bus_bytes):
+        self.fetcher = Fetcher(bus_bytes=bus_bytes)
+        self.port = ReadPort(bus_bytes=bus_bytes, clients=1)
+        super().__init__({})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.fetcher = self.fetcher
+        m.submodules.port = port = self.port
+        wiring.connect(m, self.fetcher.request, port.requests[0])
+        m.d.comb += [
+            port.limit.eq(1 << 31),
+            port.answers[0].ready.eq(1),
+            port.axi.arready.eq(1),
+            port.axi.rvalid.eq(1),
+            port.axi.rlast.eq(1),
+        ]
+        return m
+
+
+@pytest.mark.parametrize("bus_bytes", [4, 16, 64])
+@pytest.mark.parametrize("offset", [0, 16])
+def test_cycles_of_a_short_span(bus_bytes, offset):
+    """Spans of 16 bytes, one for each pixel of a line: 3 cycles each, 4 at the read port."""
+    count = 24
+    spans = make_spans(offset, 16 * count, span=16, gap=48, line=16 * 8, turn=112)
+
+    def request_cycles(dut, fetcher, valid):
+        cycles = []
+
+        async def testbench(ctx):
+            if dut is fetcher:
+                ctx.set(fetcher.request.ready, 1)
+            ctx.set(fetcher.i.payload, spans)
+            ctx.set(fetcher.i.valid, 1)
+            ctx.set(fetcher.grant, spans["total"])
+            await ctx.tick()
+            ctx.set(fetcher.i.valid, 0)
+            ctx.set(fetcher.grant, 0)
+            for cycle in range(5 * count):
+                if ctx.get(valid):
+                    cycles.append(cycle)
+                await ctx.tick()
+
+        run(dut, testbench)
+        return [later - cycle for cycle, later in itertools.pairwise(cycles)]
+
+    alone = Fetcher(bus_bytes=bus_bytes)
+    assert request_cycles(alone, alone, alone.request.valid) == [3] * (count - 1)
+    both = _WithPort(bus_bytes)
+    assert request_cycles(both, both.fetcher, both.port.axi.arvalid) == [4] * (count - 1)
 
 
 @pytest.mark.parametrize("room", [(1 << 26) - 128, (1 << 26) + 600])
@@ -254,7 +313,7 @@ def test_count_of_the_room_in_the_largest_buffers(room):
     request = harness.dut.request
 
     async def testbench(ctx):
-        spans = {"address": 0, "total": room, "first": room, "span": 1, "gap": 0}
+        spans = make_spans(0, room)
         await start(ctx, harness, spans)
         ctx.set(request.ready, 0)
         for grant in (1 << 25, room - (1 << 25)):

@@ -1,12 +1,17 @@
 """The output writer: bytes to beats, beats to bursts."""
 
+import itertools
 import random
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
 
 from trirow_hw.config import BURST_BYTES, PRESETS
 from trirow_hw.output_writer import TAIL_BEATS, OutputWriter
-from trirow_sim.stream_kit import collect, run, send, span_beats, span_pieces
+from trirow_hw.write_port import WritePort
+from trirow_sim.stream_kit import collect, run, send
+from trirow_sim.unit_kit import add_lines, address_beats, make_spans, span_addresses
 
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "odd", "ecp5-85f")},
@@ -35,23 +40,13 @@ def layer_columns(config, channels, pixels):
 
 def strided(address, channels, all_channels, pixels):
     """Return the spans of a chunk of a layer's channels."""
-    return {
-        "address": address,
-        "total": channels * pixels,
-        "first": channels,
-        "span": channels,
-        "gap": all_channels - channels,
-    }
-
-
-def contiguous(address, total):
-    return {"address": address, "total": total, "first": total, "span": total, "gap": 0}
+    return make_spans(address, channels * pixels, span=channels, gap=all_channels - channels)
 
 
 def free_columns(rng, config, spans):
     """Return columns of any size that do not go beyond the end of a span."""
     counts = []
-    for _, length in span_pieces(spans):
+    for length in map(len, span_addresses(spans)):
         while length:
             counts.append(min(length, rng.randint(0, config.post_lanes)))
             length -= counts[-1]
@@ -62,7 +57,7 @@ def expected_beats(config, passes, data):
     """Return the data and strobes of all beats; ``data`` are the bytes of all passes."""
     beats, position = [], 0
     for spans in passes:
-        for _, offset, count in span_beats(spans, config.bus_bytes):
+        for _, offset, count in address_beats(spans, config.bus_bytes):
             word = int.from_bytes(data[position : position + count], "little")
             beats.append((word << 8 * offset, ((1 << count) - 1) << offset))
             position += count
@@ -76,7 +71,8 @@ def expected_requests(config, passes):
     tail_bytes = TAIL_BEATS * config.bus_bytes
     for index, spans in enumerate(passes):
         left = spans["total"]
-        for address, length in span_pieces(spans):
+        for piece in span_addresses(spans):
+            address, length = piece.start, len(piece)
             while length:
                 size = BURST_BYTES if left > BURST_BYTES else tail_bytes
                 count = min(length, size - address % size)
@@ -148,11 +144,11 @@ def test_layers(config, stalls):
     """Whole layers and chunks of them, with and without a partial last group, back to back."""
     lanes = config.out_lanes
     cases = [
-        (contiguous(0x1000, 7 * lanes), lanes, 7),
-        (contiguous(0x2003, 5 * (lanes + 1)), lanes + 1, 5),
+        (make_spans(0x1000, 7 * lanes), lanes, 7),
+        (make_spans(0x2003, 5 * (lanes + 1)), lanes + 1, 5),
         (strided(0x3001, lanes, 2 * lanes + 3, 6), lanes, 6),
         (strided(0x3001 + 2 * lanes, 3, 2 * lanes + 3, 6), 3, 6),
-        (contiguous(0x4FFF, 1), 1, 1),
+        (make_spans(0x4FFF, 1), 1, 1),
         (strided(0x5002, 2 * lanes - 1, 2 * lanes + 3, 3), 2 * lanes - 1, 3),
     ]
     passes = [spans for spans, _, _ in cases]
@@ -170,15 +166,14 @@ def test_random_spans(config, seed):
     for _ in range(6):
         span = rng.choice([1, 2, config.bus_bytes, config.bus_bytes + 1, rng.randint(1, 90)])
         total = min(300, rng.choice([1, 2, 7]) * span + rng.randint(0, span))
-        passes.append(
-            {
-                "address": rng.randint(0, 0x4000),
-                "total": total,
-                "first": min(total, rng.choice([span, rng.randint(1, 2 * span)])),
-                "span": span,
-                "gap": rng.choice([0, 1, config.bus_bytes, rng.randint(0, 99)]),
-            }
-        )
+        spans = {
+            "address": rng.randint(0, 0x4000),
+            "total": total,
+            "first": min(total, rng.choice([span, rng.randint(1, 2 * span)])),
+            "span": span,
+            "gap": rng.choice([0, 1, config.bus_bytes, rng.randint(0, 99)]),
+        }
+        passes.append(add_lines(rng, spans))
     columns = [count for spans in passes for count in free_columns(rng, config, spans)]
     stalls = (None,) * 4 if seed == 1 else tuple(seed * 10 + k for k in range(4))
     write(config, passes, columns, seed=seed, stalls=stalls)
@@ -189,10 +184,10 @@ def test_every_first_and_last_byte_of_the_bus(name):
     config = CONFIGS[name]
     bus = config.bus_bytes
     passes = [
-        {"address": 64 + offset, "total": 2 * length, "first": length, "span": length, "gap": gap}
+        make_spans(64 + offset, 3 * length, span=length, gap=gap, line=2 * length, turn=turn)
         for offset in range(bus)
         for length in range(1, bus + 2)
-        for gap in (0, 1)
+        for gap, turn in ((0, 1), (1, 0))
     ]
     rng = random.Random(1)
     columns = [count for spans in passes for count in free_columns(rng, config, spans)]
@@ -201,7 +196,7 @@ def test_every_first_and_last_byte_of_the_bus(name):
 
 def test_long_spans(config):
     """Bursts of full length, cut at multiples of 512 bytes; short ones at the end."""
-    passes = [contiguous(0x1F3, 1900), strided(0xFF0, 700, 1111, 2)]
+    passes = [make_spans(0x1F3, 1900), strided(0xFF0, 700, 1111, 2)]
     columns = [count for spans in passes for count in full_columns(config, spans)]
     write(config, passes, columns)
 
@@ -210,7 +205,7 @@ def full_columns(config, spans):
     """Return columns that are full, except at the end of a span."""
     return [
         min(config.post_lanes, length - start)
-        for _, length in span_pieces(spans)
+        for length in map(len, span_addresses(spans))
         for start in range(0, length, config.post_lanes)
     ]
 
@@ -218,7 +213,7 @@ def full_columns(config, spans):
 @pytest.mark.parametrize("offset", [0, 3])
 def test_throughput(config, offset):
     """A column a cycle within a span; at the end of a span that ends in a beat, one more."""
-    spans = contiguous(64 + offset, 100 * config.post_lanes)
+    spans = make_spans(64 + offset, 100 * config.post_lanes)
     cycles = write(config, [spans], [config.post_lanes] * 100)
     # The last bursts leave, of at most 128 bytes each.
     tail = TAIL_BEATS
@@ -228,7 +223,7 @@ def test_throughput(config, offset):
 def test_beats_are_there_when_they_are_requested(config):
     """From the request on, a burst's beats can be taken without a gap."""
     dut = OutputWriter(config=config)
-    spans = [contiguous(0x105, 777), strided(0x1FA, 13, 29, 9)]
+    spans = [make_spans(0x105, 777), strided(0x1FA, 13, 29, 9)]
     requests = expected_requests(config, spans)
     rng = random.Random(3)
     columns = [count for item in spans for count in free_columns(rng, config, item)]
@@ -252,7 +247,72 @@ def test_beats_are_there_when_they_are_requested(config):
     run(dut, sends_passes, sends_outputs, takes, max_cycles=8_000)
 
 
+class _WithPort(wiring.Component):
+    """A writer at a write port, whose memory takes everything at once."""
+
+    def __init__(self, config):
+        self.writer = OutputWriter(config=config)
+        self.port = WritePort(bus_bytes=config.bus_bytes)
+        super().__init__({})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.writer = self.writer
+        m.submodules.port = port = self.port
+        wiring.connect(m, self.writer.request, port.request)
+        wiring.connect(m, self.writer.beats, port.beats)
+        m.d.comb += [
+            port.limit.eq(1 << 31),
+            port.axi.awready.eq(1),
+            port.axi.wready.eq(1),
+            port.axi.bvalid.eq(1),
+        ]
+        return m
+
+
+@pytest.mark.parametrize("name", ["ecp5-85f", "m256"])
+def test_cycles_of_a_short_span(name):
+    """Spans of 16 bytes, one for each pixel of a line: 4 cycles each at the write port."""
+    count = 40
+    config = CONFIGS[name]
+    dut = _WithPort(config)
+    spans = make_spans(0, 16 * count, span=16, gap=48, line=16 * 8, turn=112)
+    cycles = []
+
+    async def sends_passes(ctx):
+        await send(ctx, dut.writer.i, [{"spans": spans, "index": 0}])
+
+    async def sends_outputs(ctx):
+        column = {"data": 0, "count": config.post_lanes}
+        await send(ctx, dut.writer.outputs, [column] * (spans["total"] // config.post_lanes))
+
+    async def watches(ctx):
+        cycle = 0
+        while len(cycles) < count:
+            if ctx.get(dut.port.axi.awvalid):
+                cycles.append(cycle)
+            await ctx.tick()
+            cycle += 1
+
+    run(dut, sends_passes, sends_outputs, watches)
+    assert {later - cycle for cycle, later in itertools.pairwise(cycles)} == {4}
+
+
+def test_lines():
+    """Two spans of 3 bytes in a line: the turn comes behind the second, forwards or backwards."""
+    config = CONFIGS["tiny"]
+    passes = [
+        make_spans(64, 15, span=3, gap=2, line=6, turn=7),
+        make_spans(64, 9, span=3, gap=13, line=6, turn=-17),
+    ]
+    assert [piece.start for spans in passes for piece in span_addresses(spans)] == [
+        *(64, 69, 79, 84, 94),
+        *(64, 80, 66),
+    ]
+    write(config, passes, [1] * 24)
+
+
 def test_the_last_burst_is_requested_when_the_last_byte_is_there():
     """Nothing waits for bytes that do not come."""
     config = CONFIGS["tiny"]
-    write(config, [contiguous(2, 3)], [1, 1, 0, 1])
+    write(config, [make_spans(2, 3)], [1, 1, 0, 1])

@@ -134,7 +134,7 @@ def test_values_after_reset(config, seeds):
     async def testbench(ctx, unit, host):
         expected = dict.fromkeys(OFFSETS, 0) | {
             "id": int.from_bytes(b"TRIW", "little"),
-            "version": 1,
+            "version": 2,
             "watchdog": DEFAULT_WATCHDOG,
             "lanes": parameters.in_lanes
             + (parameters.out_lanes << 8)

@@ -8,7 +8,8 @@ import pytest
 
 from trirow_hw.config import BURST_BYTES
 from trirow_hw.spans import BurstSplitter
-from trirow_sim.stream_kit import run, send, span_pieces, stalls
+from trirow_sim.stream_kit import run, send, stalls
+from trirow_sim.unit_kit import add_lines, make_spans, span_addresses
 
 WIDTHS = [2, 4, 8, 16, 64, 128]
 
@@ -16,13 +17,14 @@ WIDTHS = [2, 4, 8, 16, 64, 128]
 def random_spans(rng, bus_bytes):
     span = rng.choice([1, 2, 3, bus_bytes, 2 * bus_bytes + 1, 511, 512, 513, rng.randint(1, 900)])
     total = min(4000, rng.choice([1, 2, 5, 9]) * span + rng.randint(0, span))
-    return {
+    spans = {
         "address": rng.choice([0, 0xF00, 0x1FFC0]) + rng.randint(0, 2 * BURST_BYTES),
         "total": total,
         "first": min(total, rng.choice([span, rng.randint(1, 2 * span)])),
         "span": span,
         "gap": rng.choice([0, 1, bus_bytes - 1, bus_bytes, rng.randint(0, 600)]),
     }
+    return add_lines(rng, spans)
 
 
 def expected_bursts(sequences, bus_bytes, tail_bytes):
@@ -30,7 +32,8 @@ def expected_bursts(sequences, bus_bytes, tail_bytes):
     bursts = []
     for spans in sequences:
         left = spans["total"]
-        for address, length in span_pieces(spans):
+        for piece in span_addresses(spans):
+            address, length = piece.start, len(piece)
             while length:
                 size = BURST_BYTES
                 if tail_bytes and left <= BURST_BYTES:
@@ -107,7 +110,7 @@ def test_random_spans(bus_bytes, tail_bytes, i_stall, stall):
 def test_every_first_and_last_byte_of_the_bus(bus_bytes):
     dut = BurstSplitter(bus_bytes=bus_bytes)
     sequences = [
-        {"address": base + offset, "total": total, "first": total, "span": total, "gap": 0}
+        make_spans(base + offset, total)
         for base, offset in itertools.product((64, BURST_BYTES - bus_bytes), range(bus_bytes))
         for total in range(1, 2 * bus_bytes + 2)
     ]
@@ -132,11 +135,7 @@ def test_partial_takes(bus_bytes, seed):
             for address, beats, amount, _ in taken[start:end]
             for byte in range(address, address + amount)
         ]
-        assert covered == [
-            byte
-            for address, length in span_pieces(spans)
-            for byte in range(address, address + length)
-        ]
+        assert covered == list(itertools.chain(*span_addresses(spans)))
         for address, beats, amount, _ in taken[start:end]:
             assert beats == -(-(address % bus_bytes + amount) // bus_bytes)
             assert address // BURST_BYTES == (address + amount - 1) // BURST_BYTES
@@ -145,18 +144,59 @@ def test_partial_takes(bus_bytes, seed):
 
 
 def test_cycles_of_a_burst():
+    """2, and 3 where a span ends, whether a line ends there or not."""
     dut = BurstSplitter(bus_bytes=4)
-    spans = {"address": 2, "total": 2000, "first": 1000, "span": 1000, "gap": 24}
+    spans = make_spans(2, 4000, span=1000, gap=24, line=2000, turn=30)
     taken, cycles = split(dut, [spans], 1)
     position = 0
     for (_, _, amount, _), before, after in zip(taken, cycles, cycles[1:], strict=False):
         position += amount
-        assert after - before == (3 if position == 1000 else 2)
+        assert after - before == (2 if position % 1000 else 3)
+
+
+def test_lines():
+    """Two spans of 6 bytes in a line: the turn comes behind the second, forwards or backwards."""
+    dut = BurstSplitter(bus_bytes=8)
+    forwards = make_spans(64, 30, span=6, gap=4, line=12, turn=100)
+    backwards = make_spans(64, 15, span=6, gap=4, line=12, turn=-16)
+    taken, _ = split(dut, [forwards, backwards], 2)
+    assert [(address, count) for address, _, count, _ in taken] == [
+        (64, 6),
+        (74, 6),
+        (180, 6),
+        (190, 6),
+        (296, 6),
+        (64, 6),
+        (74, 6),
+        (64, 3),
+    ]
+
+
+def test_a_sequence_begins_a_line():
+    """What is left of a line is forgotten with its sequence."""
+    dut = BurstSplitter(bus_bytes=4)
+    sequences = [
+        make_spans(0x100, 8 * n, span=8, gap=8, line=24, turn=0x100) for n in (1, 2, 3, 4, 5, 7)
+    ]
+    sequences += [make_spans(0x2000, 5), make_spans(0x3000, 18, first=2, span=8, gap=9)]
+    taken, _ = split(dut, sequences, len(sequences), i_stall=4)
+    assert taken == expected_bursts(sequences, 4, None)
+
+
+def test_a_turn_wraps():
+    """From the lowest addresses to the highest, and back."""
+    dut = BurstSplitter(bus_bytes=8)
+    spans = make_spans(16, 64, span=16, line=16, turn=-0x420)
+    taken, _ = split(dut, [spans], 1)
+    assert [address for address, *_ in taken] == [0x10, 0xFFFF_FC00, 0xFFFF_F7F0, 0xFFFF_F3E0]
+    spans = make_spans(0xFFFF_FF00, 64, span=32, line=32, turn=0x1E0)
+    taken, _ = split(dut, [spans], 1)
+    assert [address for address, *_ in taken] == [0xFFFF_FF00, 0x100]
 
 
 def test_address_ends_at_the_top():
     dut = BurstSplitter(bus_bytes=8)
-    spans = {"address": (1 << 32) - 600, "total": 600, "first": 600, "span": 600, "gap": 0}
+    spans = make_spans((1 << 32) - 600, 600)
     taken, _ = split(dut, [spans], 1)
     assert taken == expected_bursts([spans], 8, None)
 
@@ -165,13 +205,9 @@ def test_address_ends_at_the_top():
 def test_spans_of_a_large_feature_map(bus_bytes):
     """Numbers above 16 bits: the spans of a strip of a large map."""
     dut = BurstSplitter(bus_bytes=bus_bytes)
-    spans = {
-        "address": 0x8123_4567,
-        "total": 3 * 70_001,
-        "first": 70_001,
-        "span": 70_001,
-        "gap": 0x12_3456,
-    }
+    spans = make_spans(
+        0x8123_4567, 5 * 70_001, span=70_001, gap=0x12_3456, line=2 * 70_001, turn=-0x112_3456
+    )
     taken, _ = split(dut, [spans], 1)
     assert taken == expected_bursts([spans], bus_bytes, None)
 

@@ -63,6 +63,8 @@ class Bench:
         for _ in range(passes):
             await self.tick(landed=1, handshake=1)
         await self.tick()
+        assert not self.get("done")
+        await self.tick(ports_idle=1)
         self.set(finished=0, passes=0)
 
     async def ends_with(self, code, unit, index):
@@ -117,6 +119,14 @@ def test_done(passes):
         assert bench.get("busy")
         bench.set(finished=1, passes=passes)
         await bench.tick()
+        # Something may be on the way that no output needed; it must not meet the next run.
+        for _ in range(4):
+            assert bench.get("busy")
+            assert bench.get("stop")
+            assert bench.get("units_reset")
+            assert not bench.get("done")
+            await bench.tick(start=1)
+        await bench.tick(ports_idle=1)
         assert bench.get("done")
         assert not bench.get("busy")
         assert bench.get("units_reset")
@@ -138,8 +148,46 @@ def test_not_done_before_all_outputs_have_landed():
         await bench.tick(4, landed=1)
         assert bench.get("busy")
         await bench.tick(landed=1)
+        assert not bench.get("stop")
         await bench.tick()
+        await bench.tick(ports_idle=1)
         assert bench.get("done")
+
+    simulate(testbench)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_reset_while_a_run_that_is_done_drains(late):
+    """The host wanted it stopped, so it is not done."""
+
+    async def testbench(bench):
+        await bench.start()
+        bench.set(finished=1, passes=1)
+        await bench.tick(landed=1)
+        await bench.tick()
+        bench.set(finished=0, passes=0)
+        if late:
+            await bench.tick(reset=1, ports_idle=1)
+        else:
+            await bench.tick(2, reset=1)
+            await bench.tick(ports_idle=1)
+        assert not bench.get("busy")
+        assert not bench.get("done")
+        assert bench.error == (ErrorCode.NONE, Unit.SEQUENCER, 0)
+        await bench.start()
+        await bench.finish()
+        assert bench.get("done")
+
+    simulate(testbench)
+
+
+def test_a_run_that_fails_behind_one_that_was_done():
+    async def testbench(bench):
+        await bench.start()
+        await bench.finish()
+        await bench.start()
+        await bench.tick(bad=1)
+        await bench.ends_with(ErrorCode.DESCRIPTOR, Unit.SEQUENCER, 0)
 
     simulate(testbench)
 
@@ -185,11 +233,17 @@ ERRORS = [
             300 + unit,
         )
         for window in (0, 1)
-        for unit in (Unit.SEQUENCER, Unit.FEATURES, Unit.WEIGHTS)
+        for unit in (Unit.SEQUENCER, Unit.FEATURES, Unit.SECOND, Unit.WEIGHTS)
     ),
     (write_error(0, 5), ErrorCode.WRITE_RESPONSE, Unit.WRITER, 5),
     (write_error(1, 0xFFFF), ErrorCode.WINDOW, Unit.WRITER, 0xFFFF),
 ]
+
+
+def test_codes_of_the_units():
+    """As docs/registers.md has them; drivers count on them."""
+    names = ["SEQUENCER", "FEATURES", "SECOND", "WEIGHTS", "ARRAY", "WRITER"]
+    assert [(unit.name, unit.value) for unit in Unit] == list(zip(names, range(6), strict=True))
 
 
 @pytest.mark.parametrize(("values", "code", "unit", "index"), ERRORS)
@@ -247,7 +301,8 @@ BLAME = [
     # The oldest burst on the way, if there is one; then what the array waits for.
     ({"waits_read": 1, "head": 0, "head_index": 4}, Unit.SEQUENCER, 4),
     ({"waits_read": 1, "head": 1, "head_index": 5, "waits_write": 1}, Unit.FEATURES, 5),
-    ({"waits_read": 1, "head": 2, "head_index": 6}, Unit.WEIGHTS, 6),
+    ({"waits_read": 1, "head": 2, "head_index": 6}, Unit.SECOND, 6),
+    ({"waits_read": 1, "head": 3, "head_index": 7}, Unit.WEIGHTS, 7),
     ({"waits_write": 1, "oldest": 8, "active": 9}, Unit.WRITER, 8),
     ({"stall": {**STALL, "features": 1}, "active": 9}, Unit.FEATURES, 9),
     ({"stall": {**STALL, "weights": 1}, "active": 10}, Unit.WEIGHTS, 10),
@@ -413,9 +468,9 @@ def test_counters(seed):
             expected["beats_read"] += values["read_beat"]
             expected["beats_written"] += values["write_beat"]
             expected["stall_weights"] += stall["weights"]
-            expected["stall_output"] += stall["output"]
-            waits = "stall_dependency" if values["dependency"] else "stall_features"
-            expected[waits] += stall["features"]
+            for reason in ("features", "output"):
+                waits = "dependency" if values["dependency"] else reason
+                expected[f"stall_{waits}"] += stall[reason]
             await bench.tick()
         bench.set(issued=0, stall=STALL, read_beat=0, write_beat=0)
         await bench.finish()
@@ -433,7 +488,10 @@ def test_counters(seed):
 
 
 def test_cycles_are_those_in_which_a_run_goes_on():
+    """The cycle in which the ports are found idle is not one of them."""
+
     async def testbench(bench):
+        bench.set(ports_idle=1)
         for length in (0, 1, 37):
             busy = 0
             await bench.tick(start=1)
@@ -443,6 +501,6 @@ def test_cycles_are_those_in_which_a_run_goes_on():
                     bench.set(finished=1)
                 await bench.tick()
             bench.set(finished=0)
-            assert bench.counters["cycles"] == busy
+            assert bench.counters["cycles"] == busy - 1
 
     simulate(testbench)

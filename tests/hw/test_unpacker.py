@@ -6,7 +6,8 @@ import random
 import pytest
 
 from trirow_hw.unpacker import Unpacker
-from trirow_sim.stream_kit import run, send, span_beats, stalls
+from trirow_sim.stream_kit import run, send, stalls
+from trirow_sim.unit_kit import add_lines, address_beats, make_spans
 
 SIZES = [(2, 2), (4, 3), (4, 4), (8, 3), (8, 8), (4, 16), (16, 4), (64, 8)]
 
@@ -14,20 +15,21 @@ SIZES = [(2, 2), (4, 3), (4, 4), (8, 3), (8, 8), (4, 16), (16, 4), (64, 8)]
 def random_spans(rng, bus_bytes):
     span = rng.choice([1, 2, 3, bus_bytes, 2 * bus_bytes + 1, rng.randint(1, 60)])
     total = min(400, rng.choice([1, 2, 5]) * span + rng.randint(0, span))
-    return {
+    spans = {
         "address": rng.randint(0, 1 << 20),
         "total": total,
         "first": min(total, rng.choice([span, rng.randint(1, 2 * span)])),
         "span": span,
         "gap": rng.choice([0, 0, 1, bus_bytes - 1, bus_bytes, rng.randint(0, 99)]),
     }
+    return add_lines(rng, spans)
 
 
 def beats_of(rng, sequences, bus_bytes):
     """Return the beats of sequences of spans, and the bytes of the spans in them."""
     beats, inside = [], bytearray()
     for spans in sequences:
-        for _, offset, count in span_beats(spans, bus_bytes):
+        for _, offset, count in address_beats(spans, bus_bytes):
             beat = rng.randbytes(bus_bytes)
             beats.append(int.from_bytes(beat, "little"))
             inside += beat[offset : offset + count]
@@ -98,10 +100,10 @@ def test_every_first_and_last_byte_of_the_bus(bus_bytes, word_bytes):
     dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
     rng = random.Random(1)
     sequences = [
-        {"address": offset, "total": 2 * length, "first": length, "span": length, "gap": gap}
+        make_spans(offset, 3 * length, span=length, gap=gap, line=2 * length, turn=turn)
         for offset in range(bus_bytes)
         for length in range(1, 2 * bus_bytes + 1)
-        for gap in (0, 1)
+        for gap, turn in ((0, 1), (1, 0), (1, -1))
     ]
     beats, expected = beats_of(rng, sequences, bus_bytes)
     wants = random_wants(rng, len(expected), word_bytes)
@@ -115,11 +117,31 @@ def test_throughput(bus_bytes, word_bytes, offset):
     """A beat and a word a cycle, whichever is the shorter."""
     dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
     total = 60 * word_bytes
-    spans = {"address": offset, "total": total, "first": total, "span": 1, "gap": 0}
+    spans = make_spans(offset, total)
     beats, expected = beats_of(random.Random(1), [spans], bus_bytes)
     taken, cycles = unpack(dut, [spans], beats, [word_bytes] * 60)
     assert taken == expected
     assert cycles <= max(60, len(beats)) + 5
+
+
+@pytest.mark.parametrize(("bus_bytes", "spans"), [(4, 60), (16, 60)])
+@pytest.mark.parametrize("line", [1, 2, 7])
+def test_throughput_of_short_spans(bus_bytes, spans, line):
+    """A beat a cycle where every beat is a span, and some or all of them end lines."""
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=bus_bytes)
+    sequence = make_spans(
+        0,
+        spans * bus_bytes,
+        span=bus_bytes,
+        gap=3 * bus_bytes,
+        line=line * bus_bytes,
+        turn=9 * bus_bytes,
+    )
+    beats, expected = beats_of(random.Random(1), [sequence], bus_bytes)
+    assert len(beats) == spans
+    taken, cycles = unpack(dut, [sequence], beats, [bus_bytes] * spans)
+    assert taken == expected
+    assert cycles <= spans + 5
 
 
 @pytest.mark.parametrize(("bus_bytes", "word_bytes"), [*SIZES, (16, 3), (32, 4), (128, 2)])
@@ -132,7 +154,7 @@ def test_bytes_of_less_than_a_beat_never_wait(bus_bytes, word_bytes, span):
     dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
     total = bus_bytes - 1
     span = min(span, total)
-    spans = {"address": 0, "total": total, "first": span, "span": span, "gap": bus_bytes}
+    spans = make_spans(0, total, span=span, gap=bus_bytes, line=2 * span, turn=2 * bus_bytes)
     beats, _ = beats_of(random.Random(1), [spans], bus_bytes)
 
     async def spans_sender(ctx):

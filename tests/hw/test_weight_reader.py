@@ -1,24 +1,36 @@
-"""The weight reader against a model of the ring of lane groups."""
+"""The weight reader against a model of the ring of lane groups and of the places of tables."""
 
 import itertools
 import random
 
 import pytest
+from amaranth.hdl import Value
 
-from trirow_hw.config import CONSTANT_BYTES, CONSTANT_GROUPS, PRESETS
+from trirow_hw.config import CONSTANT_BYTES, CONSTANT_GROUPS, PRESETS, WIDE_CONSTANT_BYTES
 from trirow_hw.weight_reader import WeightReader
 from trirow_sim.memory import Memory
 from trirow_sim.stream_kit import ReadServer, run, send, span_beats
+from trirow_sim.unit_kit import unpack
 
-SIZE = 1 << 15
-#: Rings of few words, so that they wrap: 16, 19, 17 and 16 words.
+SIZE = 1 << 16
+TABLE_PLACES = 2
+#: Rings of few words, so that they wrap: 16, 19, 17, 16, 16, 18 and 21 words.
 CONFIGS = {
     "tiny, 16 words": PRESETS["tiny"].override(weight_buffer_bytes=16 * 16),
     "odd, 19 words": PRESETS["odd"].override(weight_buffer_bytes=19 * 15),
     "ecp5-85f, 17 words": PRESETS["ecp5-85f"].override(weight_buffer_bytes=17 * 128),
     "tiny, bus 16": PRESETS["tiny"].override(weight_buffer_bytes=16 * 16, bus_bytes=16),
     "up5k, 16 words": PRESETS["up5k"].override(weight_buffer_bytes=16 * 4),
+    "m256, 18 words": PRESETS["m256"].override(weight_buffer_bytes=18 * 256),
+    "odd, 9 bits, 21 words": PRESETS["odd"].override(weight_buffer_bytes=21 * 15, weight_bits=9),
 }
+#: Configurations that cut the entries of tables in different ways, and seeds of stalls.
+TABLE_CASES = [
+    ("tiny, bus 16", None),
+    ("odd, 9 bits, 21 words", 1),
+    ("up5k, 16 words", None),
+    ("m256, 18 words", 2),
+]
 
 
 @pytest.fixture(params=CONFIGS)
@@ -26,20 +38,27 @@ def config(request):
     return CONFIGS[request.param]
 
 
-def make_chunk(config, index, address, channels, kernel_rows, run_bytes):
+def make_chunk(
+    config, index, address, channels, steps, run_bytes, *, wide=0, tables=0, lanes=None, zero=0
+):
     """Return what the reader is told of a chunk."""
+    lanes = lanes or config.out_lanes
     run_words = -(-run_bytes // config.in_lanes)
-    channel_bytes = CONSTANT_BYTES + kernel_rows * run_bytes
+    channel_bytes = (WIDE_CONSTANT_BYTES if wide else CONSTANT_BYTES) + steps * run_bytes
     return {
         "address": address,
-        "bytes": channels * channel_bytes,
-        "group_bytes": min(channels, config.out_lanes) * channel_bytes,
-        "groups": -(-channels // config.out_lanes),
-        "group_words": kernel_rows * run_words,
-        "kernel_rows": kernel_rows,
-        "run_words": run_words,
-        "run_tail": (run_bytes - 1) % config.in_lanes + 1,
-        "last_lanes": (channels - 1) % config.out_lanes + 1,
+        "bytes": 1024 * tables + channels * channel_bytes,
+        "group_bytes": min(channels, lanes) * channel_bytes,
+        "table_bytes": 1024 * tables,
+        "wide": wide,
+        "groups": -(-channels // lanes),
+        "group_words": steps * run_words,
+        "chunk_steps": steps,
+        "chunk_run": run_words,
+        "chunk_tail": (run_bytes - 1) % config.in_lanes + 1,
+        "group_lanes": lanes,
+        "last_lanes": (channels - 1) % lanes + 1,
+        "zero_weight": zero,
         "index": index,
     }
 
@@ -48,18 +67,30 @@ def random_chunks(rng, config, count, most_words):
     """Return chunks of up to so many words, which a pass would use at once."""
     chunks = []
     for index in range(count):
-        kernel_rows = rng.randint(1, 3)
-        run_bytes = rng.randint(1, most_words // kernel_rows * config.in_lanes)
-        group_words = kernel_rows * -(-run_bytes // config.in_lanes)
+        steps = rng.randint(1, 3)
+        run_bytes = rng.randint(1, most_words // steps * config.in_lanes)
+        group_words = steps * -(-run_bytes // config.in_lanes)
         groups = rng.randint(1, most_words // group_words)
-        channels = max(1, groups * config.out_lanes - rng.randint(0, config.out_lanes - 1))
-        address = rng.randint(0, SIZE // 4)
-        chunks.append(make_chunk(config, index, address, channels, kernel_rows, run_bytes))
+        lanes = rng.choice([config.out_lanes, config.depthwise_lanes])
+        channels = max(1, groups * lanes - rng.randint(0, lanes - 1))
+        chunks.append(
+            make_chunk(
+                config,
+                index,
+                rng.randint(0, SIZE // 4),
+                channels,
+                steps,
+                run_bytes,
+                wide=rng.randint(0, 1),
+                lanes=lanes,
+                zero=rng.randint(-128, 127) if config.weight_bits == 9 else 0,
+            )
+        )
     return chunks
 
 
 class Bench:
-    """Plays memory and array; checks every word and constant, and that nothing is overwritten."""
+    """Plays memory and array; checks all that is written, and that nothing is overwritten."""
 
     def __init__(self, config, chunks, *, stall=None):
         self.config = config
@@ -70,119 +101,127 @@ class Bench:
         self.server = ReadServer(self.dut.request, self.dut.answer, memory, stall=stall)
         self.groups = []  # words of each group of all chunks
         self.events = []  # what is written, in order
-        self.bytes_of_group = []
-        self._lay_out(memory)
+        self.parts = []  # groups and tables in order: kind and bytes
+        for chunk in chunks:
+            self._lay_out(chunk, iter(memory.read(chunk["address"], chunk["bytes"])))
+        self.group_ends = [0, *itertools.accumulate(self.groups)]
         self.beats = [
             beat for chunk in chunks for beat in span_beats(self._spans(chunk), config.bus_bytes)
         ]
         self.ends = [0, *itertools.accumulate(count for *_, count in self.beats)]
-        self.done = self.loaded = self.released = self.requested = 0
+        self.done = self.loaded = self.released = self.tables_released = self.requested = 0
         self.pending = []  # cycles in which groups ended
         self.cycle = 0
 
     @staticmethod
     def _spans(chunk):
         total = chunk["bytes"]
-        return {"address": chunk["address"], "total": total, "first": total, "span": 1, "gap": 0}
+        spans = {"address": chunk["address"], "total": total, "first": total}
+        return spans | {"span": 1, "gap": 0, "line": total, "turn": 0}
 
-    def _lay_out(self, memory):
+    def _lay_out(self, chunk, data):
         """Follow the format of a chunk, byte by byte."""
-        config, place = self.config, 0
-        for chunk in self.chunks:
-            data = iter(memory.read(chunk["address"], chunk["bytes"]))
-            for group in range(chunk["groups"]):
-                number = len(self.groups)
-                last = group == chunk["groups"] - 1
-                lanes = chunk["last_lanes"] if last else config.out_lanes
-                count = 0
+        place, steps, run_words = sum(self.groups), chunk["chunk_steps"], chunk["chunk_run"]
+        if chunk["table_bytes"]:
+            number = sum(kind == "tables" for kind, _ in self.parts)
+            for k in range(chunk["table_bytes"] // 4):
+                entry = int.from_bytes(itertools.islice(data, 4), "little")
+                self.events.append(("table", number, k // 256, k % 256, entry))
+            self.parts.append(("tables", chunk["table_bytes"]))
+        for group in range(chunk["groups"]):
+            number, count = len(self.groups), 0
+            last = group == chunk["groups"] - 1
+            lanes = chunk["last_lanes"] if last else chunk["group_lanes"]
+            size = 12 if chunk["wide"] else 8
+            for lane in range(lanes):
+                constant = int.from_bytes(itertools.islice(data, size), "little")
+                self.events.append(("constant", number, lane, constant))
+                count += size
+            for step, word in itertools.product(range(steps), range(run_words)):
+                size = chunk["chunk_tail"] if word == run_words - 1 else self.config.in_lanes
                 for lane in range(lanes):
-                    constant = bytes(itertools.islice(data, CONSTANT_BYTES))
-                    self.events.append(("constant", number % CONSTANT_GROUPS, lane, constant))
-                    count += CONSTANT_BYTES
-                for row in range(chunk["kernel_rows"]):
-                    for word in range(chunk["run_words"]):
-                        tail = word == chunk["run_words"] - 1
-                        size = chunk["run_tail"] if tail else config.in_lanes
-                        for lane in range(lanes):
-                            where = place + row * chunk["run_words"] + word
-                            weights = bytes(itertools.islice(data, size))
-                            self.events.append(("weight", where, lane, weights))
-                            count += size
-                self.events.append(("end",))
-                place += chunk["group_words"]
-                self.groups.append(chunk["group_words"])
-                self.bytes_of_group.append(count)
-            assert next(data, None) is None
-        self.group_ends = [0, *itertools.accumulate(self.groups)]
-        self.byte_ends = [0, *itertools.accumulate(self.bytes_of_group)]
+                    weights = self._weights(itertools.islice(data, size), chunk["zero_weight"])
+                    self.events.append(("weight", place + step * run_words + word, lane, weights))
+                    count += size
+            self.events.append(("end",))
+            place += steps * run_words
+            self.groups.append(steps * run_words)
+            self.parts.append(("group", count))
+        assert next(data, None) is None
+
+    def _weights(self, data, zero):
+        """Return a word of weights: signed bytes less the zero point, 0 where there are none."""
+        bits = self.config.weight_bits
+        values = [(byte - 256 if byte > 127 else byte) - zero for byte in data]
+        return sum((value % (1 << bits)) << bits * k for k, value in enumerate(values))
 
     def room(self):
-        """Return the number of groups for which there has been room so far."""
-        count = self.released
-        while (
-            count < len(self.groups)
-            and count < self.released + CONSTANT_GROUPS
-            and self.group_ends[count + 1]
-            <= self.group_ends[self.released] + self.config.weight_words
-        ):
-            count += 1
-        return count
+        """Return the bytes of the groups and tables for which there has been room so far."""
+        groups = tables = total = 0
+        for kind, count in self.parts:
+            if kind == "tables":
+                tables += 1
+                if tables > self.tables_released + TABLE_PLACES:
+                    break
+            else:
+                groups += 1
+                words = self.group_ends[groups] - self.group_ends[self.released]
+                if groups > self.released + CONSTANT_GROUPS or words > self.config.weight_words:
+                    break
+            total += count
+        return total
 
     async def monitor(self, ctx):
         """Check what the reader does in every cycle."""
         dut, config = self.dut, self.config
+        writes = {"weight": dut.weight, "constant": dut.constant, "table": dut.table}
         sampler = ctx.tick().sample(
-            dut.weight_valid,
-            dut.weight.word,
-            dut.weight.lane,
-            dut.weight.data,
-            dut.constant_valid,
-            dut.constant.group,
-            dut.constant.lane,
-            dut.constant.data,
-            dut.groups_loaded,
-            dut.release,
-            dut.request.valid,
-            dut.request.ready,
-            dut.request.payload.beats,
+            *(dut.weight_valid, dut.constant_valid, dut.table_valid),
+            *(Value.cast(write) for write in writes.values()),
+            *(dut.groups_loaded, dut.release, dut.table_release),
+            *(dut.request.valid, dut.request.ready, dut.request.payload.beats),
         )
         waited = False
         while True:
-            _, _, weight, word, lane, data, constant, group, c_lane, c_data, *rest = await sampler
-            groups_loaded, release, asks, taken, beats = rest
+            values = (await sampler)[2:]
+            groups_loaded, release, table_release, asks, taken, beats = values[6:]
             # A group is complete when its last word can be read: 1 cycle behind its write.
-            self.loaded = sum(cycle < self.cycle for cycle in self.pending)
+            while self.loaded < len(self.pending) and self.pending[self.loaded] < self.cycle:
+                self.loaded += 1
             assert groups_loaded == self.loaded & 0xFFFF
-            assert not (weight and constant)
-            if weight or constant:
-                assert self.done < len(self.events), "more than all was written"
-                kind, where, expected_lane, expected = self.events[self.done]
-                value = int.from_bytes(expected, "little")
-                if weight:
-                    assert (kind, word, lane) == (
-                        "weight",
-                        where % config.weight_words,
-                        expected_lane,
-                    )
-                    assert data & ((1 << 8 * len(expected)) - 1) == value
-                    used = self.group_ends[self.released] + config.weight_words
-                    assert where < used, "a place that is in use"
-                else:
-                    assert (kind, group, c_lane) == ("constant", where, expected_lane)
-                    assert c_data == value
-                    begun = len(self.pending)
-                    assert begun < self.released + CONSTANT_GROUPS, "constants that are in use"
-                self.done += 1
-                if self.events[self.done] == ("end",):
-                    self.done += 1
-                    self.pending.append(self.cycle)
+            assert sum(values[:3]) <= 1
+            for (kind, write), valid, bits in zip(
+                writes.items(), values[:3], values[3:6], strict=True
+            ):
+                if valid:
+                    self.check_write(kind, unpack(write.shape(), bits))
             if asks and not waited:
                 self.requested += beats
-                room = self.byte_ends[self.room()]
-                assert self.ends[self.requested] <= room + config.bus_bytes - 1
+                assert self.ends[self.requested] <= self.room() + config.bus_bytes - 1
             waited = asks and not taken
+            # What was asked for is taken: words of a byte need a cycle each.
+            assert self.server.blocked <= 2 * config.bus_bytes + 8
             self.released += release
+            self.tables_released += table_release
             self.cycle += 1
+
+    def check_write(self, kind, write):
+        assert self.done < len(self.events), "more than all was written"
+        expected_kind, where, *expected = self.events[self.done]
+        assert kind == expected_kind
+        if kind == "weight":
+            place, size, first = "word", self.config.weight_words, self.group_ends[self.released]
+        elif kind == "constant":
+            place, size, first = "group", CONSTANT_GROUPS, self.released
+        else:
+            place, size, first = "place", TABLE_PLACES, self.tables_released
+        assert write.pop(place) == where % size
+        assert where < first + size, f"a place of a {kind} that is in use"
+        assert list(write.values()) == expected
+        self.done += 1
+        if self.events[self.done] == ("end",):
+            self.done += 1
+            self.pending.append(self.cycle)
 
     def sender(self, stall=None):
         async def sends_chunks(ctx):
@@ -191,13 +230,24 @@ class Bench:
         return sends_chunks
 
     async def release(self, ctx):
-        ctx.set(self.dut.release, 1)
+        await self.strobe(ctx, self.dut.release)
+
+    async def strobe(self, ctx, signal):
+        ctx.set(signal, 1)
         await ctx.tick()
-        ctx.set(self.dut.release, 0)
+        ctx.set(signal, 0)
+
+    async def until_loaded(self, ctx, count):
+        while self.loaded < count:
+            await ctx.tick()
 
     def consumer(self, seed=None):
         """Return a testbench that uses one chunk after the other and frees its groups."""
         rng = random.Random(seed)
+
+        async def idle(ctx):
+            while seed is not None and rng.random() < 0.6:
+                await ctx.tick()
 
         async def consumes(ctx):
             done = 0
@@ -205,16 +255,32 @@ class Bench:
                 ctx.set(self.dut.active, chunk["index"])
                 done += chunk["groups"]
                 # Every pixel needs all groups; the last one frees them one by one.
-                while self.loaded < done:
-                    await ctx.tick()
+                await self.until_loaded(ctx, done)
                 for _ in range(chunk["groups"]):
-                    while seed is not None and rng.random() < 0.6:
-                        await ctx.tick()
+                    await idle(ctx)
                     await self.release(ctx)
+                if chunk["table_bytes"]:
+                    await idle(ctx)
+                    await self.strobe(ctx, self.dut.table_release)
             for _ in range(4):
                 await ctx.tick()
 
         return consumes
+
+    def streamer(self, seed=None, groups=None):
+        """Return a testbench that frees each group once it is there, as a single pixel does."""
+        rng = random.Random(seed)
+
+        async def streams(ctx):
+            for done in range(groups or len(self.groups)):
+                await self.until_loaded(ctx, done + 1)
+                while seed is not None and rng.random() < 0.8:
+                    await ctx.tick()
+                await self.release(ctx)
+            for _ in range(4):
+                await ctx.tick()
+
+        return streams
 
     def run(self, *testbenches, max_cycles=20_000):
         return run(
@@ -227,12 +293,12 @@ class Bench:
         assert self.server.beats == 0
 
 
-@pytest.mark.parametrize("share", [1, 2])
-@pytest.mark.parametrize("stall", [None, 1, 2])
+@pytest.mark.parametrize(("share", "stall"), [(1, None), (1, 1), (2, 2)])
 def test_chunks(config, share, stall):
     """Chunks of up to all of the buffer, or half of it, so that the next fits beside."""
-    rng = random.Random(share * 10 + (stall or 0))
-    chunks = random_chunks(rng, config, 6, config.weight_words // share)
+    seed = share * 10 + (stall or 0)
+    print("seed", seed)
+    chunks = random_chunks(random.Random(seed), config, 4, config.weight_words // share)
     bench = Bench(config, chunks, stall=stall)
     bench.run(bench.sender(stall), bench.consumer(stall))
     bench.check_all()
@@ -253,14 +319,31 @@ def test_full_size_and_last_channel(config):
     bench.check_all()
 
 
-@pytest.mark.parametrize("run_bytes", range(1, 10))
-def test_run_tails(run_bytes):
-    config = CONFIGS["odd, 19 words"]
+@pytest.mark.parametrize("name", ["odd, 19 words", "odd, 9 bits, 21 words"])
+def test_run_tails(name):
+    """Words that lack bytes are filled up with weights of 0, whatever the zero point."""
+    config = CONFIGS[name]
+    zeros = (-128, 127, 0, -1) if config.weight_bits == 9 else (0,)
+    cases = itertools.product(range(1, 8), (1, 5, 6))
     chunks = [
-        make_chunk(config, index, index, channels, 2, run_bytes)
-        for index, channels in enumerate((1, 4, 5, 6, 10))
+        make_chunk(config, index, index, channels, 2, size, zero=zeros[index % len(zeros)])
+        for index, (size, channels) in enumerate(cases)
     ]
     bench = Bench(config, chunks)
+    bench.run(bench.sender(), bench.consumer())
+    bench.check_all()
+
+
+@pytest.mark.parametrize("in_lanes", [2, 3, 5, 7, 11])
+def test_wide_and_narrow_constants(in_lanes):
+    """Constants of 8 and 12 bytes in turn, in every cut into pieces; few lanes are used."""
+    size = {"weight_buffer_bytes": 16 * 5 * in_lanes, "line_buffer_bytes": 3 * 16 * in_lanes}
+    config = PRESETS["odd"].override(in_lanes=in_lanes, **size)
+    chunks = [
+        make_chunk(config, index, 3 * index, 7, 1, in_lanes + 1, wide=index % 2, lanes=lanes)
+        for index, lanes in enumerate((5, 5, 2, 3, 1, 1))
+    ]
+    bench = Bench(config, chunks, stall=in_lanes)
     bench.run(bench.sender(), bench.consumer())
     bench.check_all()
 
@@ -376,3 +459,71 @@ def test_a_large_chunk():
     bench.run(bench.sender(), bench.consumer())
     bench.check_all()
     assert max(beats for _, beats, *_ in bench.server.requests) == 512 // config.bus_bytes
+
+
+@pytest.mark.parametrize(("name", "stall"), TABLE_CASES)
+def test_tables(name, stall):
+    """Chunks with a table, with two and with none; the groups wait for room now and then."""
+    config = CONFIGS[name]
+    words = config.weight_words
+    chunks = [
+        make_chunk(config, 0, 3, 2, 1, words * config.in_lanes, tables=1),
+        make_chunk(config, 1, 5, 1, 1, 1),
+        make_chunk(config, 2, 9, 2, 1, words // 2 * config.in_lanes, tables=2, wide=1),
+        make_chunk(config, 3, 2, 1, 1, words * config.in_lanes, tables=1),
+    ]
+    bench = Bench(config, chunks, stall=stall)
+    bench.run(bench.sender(stall), bench.consumer(stall))
+    bench.check_all()
+
+
+@pytest.mark.parametrize("name", ["odd, 19 words", "tiny, bus 16", "m256, 18 words"])
+def test_third_tables_wait_for_a_place(name):
+    """Neither they nor their groups are loaded, although the ring has room for them."""
+    config, tables = CONFIGS[name], (1, 0, 2, 1, 0, 1)
+    # The first burst of a chunk is so short that a wide bus fetches it before there is room.
+    chunks = [
+        make_chunk(config, index, 1024 - 8, 1, 1, 1, tables=count)
+        for index, count in enumerate(tables)
+    ]
+    bench = Bench(config, chunks)
+
+    async def waits(ctx):
+        for reached in (3, 5, 6):
+            while bench.loaded < reached:
+                await ctx.tick()
+                for _ in range(bench.loaded - bench.released):
+                    await bench.release(ctx)
+            done = bench.done
+            for _ in range(100):
+                await ctx.tick()
+            assert bench.loaded == reached
+            assert bench.done == done
+            assert bench.server.beats == 0
+            await bench.strobe(ctx, bench.dut.table_release)
+
+    bench.run(bench.sender(), waits)
+    bench.check_all()
+
+
+@pytest.mark.parametrize("name", ["tiny, 16 words", "odd, 9 bits, 21 words", "m256, 18 words"])
+def test_groups_stream_through_a_small_ring(name):
+    """A chunk far larger than the ring, as a pass with a single pixel has it, then another."""
+    config = CONFIGS[name]
+    chunks = [
+        make_chunk(config, 0, 13, 200, 1, 4 * config.in_lanes - 1, lanes=1),
+        make_chunk(config, 1, 6, 4 * config.out_lanes, 2, 2 * config.in_lanes, wide=1),
+    ]
+    assert chunks[0]["groups"] == 200
+    bench = Bench(config, chunks, stall=5)
+    bench.run(bench.sender(5), bench.streamer(5))
+    bench.check_all()
+
+
+def test_streaming_rate():
+    """Groups that are freed at once come nearly at the speed of the bus."""
+    config = PRESETS["m256"].override(weight_buffer_bytes=128 * 256)
+    chunk = make_chunk(config, 0, 0, 16 * 7, 1, 16 * 32)
+    bench = Bench(config, [chunk])
+    cycles = bench.run(bench.sender(), bench.streamer())
+    assert chunk["bytes"] / cycles >= 0.96 * config.bus_bytes

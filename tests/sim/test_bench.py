@@ -17,10 +17,10 @@ TABLE = (
     + """\
 one,first,conv,3,7,6,5,4,3,3,3,2,SAME,1,1,0
 one,pool,poolmax,5,4,3,5,2,1,2,2,2,same,1,1,0
-two,depthwise,conv,8,5,5,8,5,5,3,3,1,1,1,8,0
+two,depthwise,conv,8,5,5,8,5,5,3,3,1,1,1,8,1800
 one,last,conv,5,4,3,4,4,3,1,1,1,0,1,1,240
 
-two,wide,conv,40,3,400,4,1,398,3,3,1,0,1,1,0
+one,wide,conv,5,3,8,4,1,6,3,3,1,0,1,1,0
 two,dilated,conv,4,5,5,4,1,1,3,3,1,0,2,1,0
 """
 )
@@ -63,15 +63,17 @@ def outcomes(results):
 def test_rows(rows):
     names = ["first", "pool", "depthwise", "last", "wide", "dilated"]
     assert [row.layer for row in rows] == names
-    assert [row.net for row in rows] == ["one", "one", "two", "one", "two", "two"]
+    assert [row.net for row in rows] == ["one", "one", "two", "one", "one", "two"]
     assert [row.index for row in rows] == list(range(6))
     assert [row.line for row in rows] == [2, 3, 4, 5, 7, 8]
-    reasons = ["", "operation poolmax", "group 8", "", "", "dilation 2"]
+    reasons = ["", "operation poolmax", "", "", "", ""]
     assert [row.unsupported for row in rows] == reasons
     first, last = rows[0], rows[3]
     assert (first.in_shape, first.out_shape) == ((7, 6, 3), (4, 3, 5))
     assert (first.kernel, first.stride, first.pad) == ((3, 3), (2, 2), (1, 0, 1, 1))
     assert (last.pad, last.macs) == ((0, 0, 0, 0), 240)
+    assert (rows[2].groups, rows[2].dilation, rows[2].macs) == (8, 1, 1800)
+    assert (rows[5].groups, rows[5].dilation) == (1, 2)
 
 
 def test_columns_in_any_order_and_a_byte_order_mark(tmp_path):
@@ -91,7 +93,13 @@ def test_columns_in_any_order_and_a_byte_order_mark(tmp_path):
         ("stride", "", "line 2, column 'stride': must be an integer of at least 1, not ''"),
         ("group", "-1", "line 2, column 'group': must be an integer of at least 1, not '-1'"),
         ("pad", "-1", "line 2, column 'pad': must be an integer of at least 0 or SAME, not '-1'"),
-        ("out_w", "4", "line 2, column 'out_w': is 4, but input, kernel, stride and pad make it 3"),
+        (
+            "out_w",
+            "4",
+            "line 2, column 'out_w': is 4, but input, kernel, stride, pad and",
+        ),
+        ("group", "2", "line 2, column 'group': 2 does not divide the 3 of column 'in_c'"),
+        ("group", "3", "line 2, column 'group': 3 does not divide the 5 of column 'out_c'"),
         ("kh", "99", "line 2: Output of kernel 99x3 on input 7x6"),
         ("layer", "a,b", "line 2: has 17 fields, and the header 16"),
         ("layer", '"a', "is not a CSV file in UTF-8: unexpected end of data"),
@@ -150,16 +158,14 @@ def test_table_of_standard_networks():
 
 def test_results(results):
     first, pool, depthwise, last, wide, dilated = results
-    for result in (first, last):
+    for result in (first, depthwise, last, wide, dilated):
         assert isinstance(result.report, LayerReport)
         assert result.report.match
         assert result.report.name == result.row.layer
         assert result.report.out_shape == result.row.out_shape
         assert (result.unsupported, result.error) == ("", "")
-    assert first.report.macs == first.row.macs
-    for result in (pool, depthwise, dilated):
-        assert (result.report, result.unsupported) == (None, result.row.unsupported)
-    assert wide.unsupported.startswith("3 rows of 400x40 take ")
+        assert result.report.macs == result.row.macs
+    assert (pool.report, pool.unsupported) == (None, pool.row.unsupported)
     assert all(result.ok for result in results)
 
 
@@ -169,14 +175,28 @@ def test_networks(results):
         keys = ["name", "layers", "unsupported", "failed", *KEYS[1:], "clock_mhz", "milliseconds"]
         assert list(network) == keys
     assert (one["name"], one["match"], one["failed"]) == ("one", True, [])
-    assert [list(layer) for layer in one["layers"]] == [list(KEYS)] * 2
+    assert [list(layer) for layer in one["layers"]] == [list(KEYS)] * 3
     assert one["unsupported"] == [{"name": "pool", "line": 3, "reason": "operation poolmax"}]
     for key in ("cycles", "macs", "outputs", "bytes_read"):
         assert one[key] == sum(layer[key] for layer in one["layers"])
     assert one["milliseconds"] == pytest.approx(one["cycles"] / 50_000)
-    assert (two["match"], two["layers"], two["cycles"]) == (False, [], 0)
-    assert (two["config"], two["multipliers"]) == ("tiny", 16)
-    assert [entry["line"] for entry in two["unsupported"]] == [4, 7, 8]
+    assert ([layer["name"] for layer in two["layers"]], two["unsupported"]) == (
+        ["depthwise", "dilated"],
+        [],
+    )
+    (none,) = Bench(TINY, "ideal", "pysim").networks(results[1:2], 50.0)
+    assert (none["match"], none["layers"], none["cycles"]) == (False, [], 0)
+    assert (none["config"], none["multipliers"]) == ("tiny", 16)
+
+
+def test_what_a_configuration_lacks_is_not_supported(rows):
+    only = TINY.override(requantise_modes=("fixed",))
+    found = Bench(only, "ideal", "pysim").run(rows)
+    for result in found:
+        assert (result.report, result.error) == (None, "")
+        assert result.unsupported
+        if not result.row.unsupported:
+            assert result.unsupported.startswith("requantisation mode float32 is not built into ")
 
 
 def test_data_depend_on_seed_and_row(rows, monkeypatch):
@@ -189,9 +209,9 @@ def test_data_depend_on_seed_and_row(rows, monkeypatch):
     monkeypatch.setattr(module, "random_layer", keep)
     for seed, chosen in ((1, rows), (1, rows[3:4]), (2, rows[3:4])):
         Bench(TINY, seed=seed).run(chosen)
-    first, last, wide, alone, other = taken
+    first, depthwise, last, wide, dilated, alone, other = taken
     assert alone == last
-    assert len({first, last, wide, other}) == 4
+    assert len({first, depthwise, last, wide, dilated, other}) == 6
 
 
 def test_failure_does_not_lose_the_others(rows, monkeypatch):
@@ -212,8 +232,11 @@ def test_failure_does_not_lose_the_others(rows, monkeypatch):
     assert results[3].report.match
     one, two = Bench(TINY, "ideal", "pysim").networks(results, 100.0)
     assert one["match"] is False
-    assert one["failed"] == [{"name": "first", "line": 2, "error": "no progress, in unit writer"}]
-    assert [entry["name"] for entry in two["failed"]] == ["wide"]
+    assert one["failed"] == [
+        {"name": "first", "line": 2, "error": "no progress, in unit writer"},
+        {"name": "wide", "line": 7, "error": "MemoryError"},
+    ]
+    assert two["failed"] == []
 
 
 def test_processes_give_the_same(rows, results):

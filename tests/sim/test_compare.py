@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from trirow_driver.image import ImageBuilder
+from trirow_driver.layout import Layout
 from trirow_sim.compare import Expected, compare
 
 BASE = 0x1000
@@ -11,8 +12,8 @@ BASE = 0x1000
 def image():
     builder = ImageBuilder(16, BASE)
     builder.add("input", "blob", bytes(range(20)))
-    builder.add("blob.a", "blob", size=24)
-    builder.add("blob.b", "blob", size=6)
+    builder.add("blob.a", "blob", size=24, shape=(1, 4, 2, 3), layout=Layout.NHWC)
+    builder.add("blob.b", "blob", size=6, shape=(1, 3, 1, 2), layout=Layout.NHWC)
     return builder.build({})
 
 
@@ -20,8 +21,8 @@ def image():
 def expected():
     rng = np.random.default_rng(1)
     return [
-        Expected("a", "blob.a", rng.integers(-128, 128, (1, 2, 3, 4), dtype=np.int8)),
-        Expected("b", "blob.b", rng.integers(-128, 128, (1, 1, 2, 3), dtype=np.int8)),
+        Expected("a", "blob.a", 0, rng.integers(-128, 128, (1, 2, 3, 4), dtype=np.int8)),
+        Expected("b", "blob.b", 0, rng.integers(-128, 128, (1, 1, 2, 3), dtype=np.int8)),
     ]
 
 
@@ -114,7 +115,47 @@ def test_wrong_sizes(image, expected):
         compare(image, image.data, b"abc", expected)
     with pytest.raises(ValueError, match=r"^before must be the 80 bytes"):
         compare(image, b"", image.data, expected)
-    wrong = [Expected("a", "blob.a", np.zeros((1, 1, 1, 4), np.int8))]
-    text = "^layer 'a': output must be the 24 bytes of region 'blob.a', not 4$"
-    with pytest.raises(ValueError, match=text):
-        compare(image, image.data, image.data, wrong)
+    for shape, first in (((1, 1, 1, 4), 0), ((2, 2, 3, 4), 0), ((1, 2, 3, 2), 3)):
+        wrong = [Expected("a", "blob.a", first, np.zeros(shape, np.int8))]
+        text = r"^layer 'a': output of shape \(.*\) does not fit region 'blob.a' of 1x2x3x4$"
+        with pytest.raises(ValueError, match=text):
+            compare(image, image.data, image.data, wrong)
+
+
+def test_layers_that_share_a_region():
+    builder = ImageBuilder(16, BASE)
+    builder.add("blob.both", "blob", size=2 * 2 * 3 * 5, shape=(2, 5, 2, 3), layout=Layout.NHWC)
+    image = builder.build({})
+    region = image.region("blob.both")
+    rng = np.random.default_rng(2)
+    whole = rng.integers(-128, 128, (2, 2, 3, 5), dtype=np.int8)
+    memory = bytearray(image.data)
+    memory[region.offset : region.offset + region.size] = whole.tobytes()
+    parts = [
+        Expected("left", "blob.both", 0, whole[..., :2]),
+        Expected("right", "blob.both", 2, whole[..., 2:]),
+    ]
+    assert compare(image, image.data, memory, parts).match
+    # Image 1, row 0, column 2, channel 3: the second channel of the part on the right.
+    memory[region.offset + ((1 * 2 + 0) * 3 + 2) * 5 + 3] ^= 1
+    result = compare(image, image.data, memory, parts)
+    assert [layer.mismatches for layer in result.layers] == [0, 1]
+    first = result.layers[1].first
+    assert (first.n, first.y, first.x, first.k) == (1, 0, 2, 1)
+    assert "layer 'right': image 1, row 0, column 2, channel 1 is " in result.lines()[0]
+    # What no layer writes must not change, also between channels that are written.
+    result = compare(image, image.data, memory, parts[:1])
+    assert (result.mismatches, result.strays) == (0, np.count_nonzero(whole[..., 2:]))
+
+
+def test_sums_may_change(expected):
+    builder = ImageBuilder(16, BASE)
+    builder.add("sums.a", "sums", size=8)
+    builder.add("weights.a.0", "weights", size=8)
+    image = builder.build({})
+    memory = bytearray(image.data)
+    memory[image.region("sums.a").offset + 3] ^= 5
+    assert compare(image, image.data, memory, []).match
+    memory[image.region("weights.a.0").offset + 3] ^= 5
+    result = compare(image, image.data, memory, [])
+    assert (result.strays, result.first_stray.region) == (1, "weights.a.0")

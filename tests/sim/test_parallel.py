@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import trirow_sim.parallel as module
-from trirow_driver.layer import ConvLayer
+from trirow_driver.conv_layer import ConvLayer
+from trirow_driver.lowering import UnsupportedError
 from trirow_driver.quantise import Quantisation
-from trirow_driver.tiling import UnsupportedError
 from trirow_hw.config import PRESETS
+from trirow_sim.case import random_layer
 from trirow_sim.independent import simulate_layers
 from trirow_sim.parallel import (
     ClusterError,
@@ -19,7 +20,7 @@ from trirow_sim.parallel import (
     WorkerLost,
     run_all,
 )
-from trirow_sim.simulate import RunError, random_layer, simulate
+from trirow_sim.simulate import RunError, simulate
 
 TINY = PRESETS["tiny"]
 TIMES = ("seconds", "cycles_per_second")
@@ -264,6 +265,7 @@ def test_layers_against_a_chain(apart):
 
 
 def test_layer_that_cannot_be_computed(way):
-    layer, features = random_layer(3, 400, 40, 4)
-    with pytest.raises(UnsupportedError, match=r"^layer 'random': 3 rows of 400x40 take"):
-        simulate_layers([layer], features, TINY, memory="ideal", engine="pysim", **way)
+    layer, features = random_layer(3, 4, 4, 4)
+    lacks = TINY.override(requantise_modes=("fixed",))
+    with pytest.raises(UnsupportedError, match=r"^layer 'conv': requantisation mode float32 is"):
+        simulate_layers([layer], features, lacks, memory="ideal", engine="pysim", **way)

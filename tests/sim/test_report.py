@@ -5,7 +5,8 @@ import os
 import pytest
 from rich.console import Console
 
-from trirow_sim.report import KEYS, LayerReport, NetworkReport, replacing, write_json
+from trirow_sim.files import replacing, write_json
+from trirow_sim.report import KEYS, LayerReport, NetworkReport
 
 # Section "The command" of the design: what a layer has in JSON.
 LAYER_KEYS = [
@@ -158,6 +159,35 @@ def test_table_of_one_layer_has_no_sum():
     assert "never waited" in shown
     assert "106.2%" in shown
     assert "Utilisation can exceed 100 %" in shown
+
+
+def host(name, **values):
+    zeros = ("cycles", "macs", "macs_useful", "bytes_read", "bytes_written", "bytes_ideal")
+    values |= dict.fromkeys(zeros, 0) | {"stalls": dict.fromkeys(layer().stalls, 0)}
+    return layer(name, place="host", kernel=None, **values)
+
+
+def test_layers_on_the_host():
+    both = NetworkReport((layer("conv"), host("product")))
+    shown = text(both)
+    assert "on the host" in shown
+    assert shown.count("all 100 equal") == 2  # the layer on the accelerator, and the sum
+    assert both.utilisation == layer().utilisation
+    assert both.lines()[:-1] == NetworkReport((layer("conv"),)).lines()
+    assert both.lines()[-1].startswith("Layer 'product' runs on the host, ")
+    assert both.lines()[-1].endswith("the accelerator has no multiplier for two feature maps.")
+    wrong = host("other", match=False, mismatches=3)
+    assert "3 of 100 differ" in text(NetworkReport((layer(), wrong)))
+    (line,) = NetworkReport((host("a"), host("b"))).lines()
+    assert line.startswith("Layers 'a', 'b' run on the host, ")
+    assert "equal" not in text(NetworkReport((host("a"), host("b"))))
+
+
+def test_images_and_layers_without_a_kernel():
+    shown = text(NetworkReport((layer(batch=3, kernel=None),)))
+    assert "3 x 5x6x7" in shown
+    assert "3 x 5x5x4" in shown
+    assert "3x2" not in shown
 
 
 def test_write_json(tmp_path):

@@ -4,17 +4,24 @@ import numpy as np
 import pytest
 
 import trirow_golden
-from trirow_driver.layer import ConvLayer
-from trirow_driver.program import pack_layers
+from trirow_driver.combine_layer import (
+    Combine,
+    CombineLayer,
+    MultiplyLayer,
+    combine_scales,
+)
+from trirow_driver.conv_layer import ConvLayer
+from trirow_driver.lowering import UnsupportedError
+from trirow_driver.program import Node, Slice, pack, pack_layers
 from trirow_driver.quantise import Quantisation
-from trirow_driver.tiling import UnsupportedError
 from trirow_hw.config import PRESETS
 from trirow_hw.supervisor import COUNTERS
 from trirow_sim import engines
 from trirow_sim.axi import AxiChecker, AxiViolation
+from trirow_sim.case import random_layer
 from trirow_sim.memory import IdealMemory, make_memory
 from trirow_sim.pysim import PysimEngine
-from trirow_sim.simulate import RunError, golden_outputs, random_layer, simulate
+from trirow_sim.simulate import RunError, golden_outputs, simulate, simulate_graph
 
 TINY = PRESETS["tiny"]
 
@@ -185,7 +192,7 @@ def test_mismatch(monkeypatch):
     (report,) = simulation.report.layers
     assert (report.match, report.mismatches, report.outputs) == (False, 1, 36)
     first = simulation.comparison.layers[0].first
-    assert (first.layer, first.y, first.x, first.k) == ("random", 2, 1, 3)
+    assert (first.layer, first.y, first.x, first.k) == ("conv", 2, 1, 3)
     assert abs(first.got - first.expected) == 1
     assert first.got == simulation.outputs[0][0, 2, 1, 3]
 
@@ -235,7 +242,7 @@ def test_error_of_the_memory(monkeypatch, errors, text):
 
     monkeypatch.setattr(engines, "make_memory", faulty)
     layer, features = random_layer(*SHAPE)
-    match = f"^the run ended with error {re.escape(text)} of layer 'random', after [0-9]+ cycles$"
+    match = f"^the run ended with error {re.escape(text)} of layer 'conv', after [0-9]+ cycles$"
     with pytest.raises(RunError, match=match):
         simulate([layer], features, TINY, memory="ideal", engine="pysim")
 
@@ -243,12 +250,13 @@ def test_error_of_the_memory(monkeypatch, errors, text):
 def test_error_names_pass_and_layer(monkeypatch):
     def faulty(name, memory, bus_bytes, seed):
         model = make_memory(name, memory, bus_bytes, seed)
-        # The last region is the output of the second layer, at a multiple of 128.
-        model.write_errors = range(memory.base + memory.size - 128, memory.base + memory.size)
+        begin = memory.base + output.offset
+        model.write_errors = range(begin, begin + output.size)
         return model
 
     monkeypatch.setattr(engines, "make_memory", faulty)
     layers, features = chain()
+    output = pack_layers(layers, features, SMALL).image.region("blob.b")
     with pytest.raises(RunError, match=r"unit writer, pass [123] of 3 of layer 'b', after"):
         simulate(layers, features, SMALL, memory="ideal", engine="pysim")
 
@@ -256,7 +264,7 @@ def test_error_names_pass_and_layer(monkeypatch):
 def test_watchdog(tmp_path):
     layer, features = random_layer(*SHAPE)
     path = tmp_path / "waves.vcd"
-    text = r"error WATCHDOG \(no progress\) in unit sequencer, pass 1 of 1 of layer 'random'"
+    text = r"error WATCHDOG \(no progress\) in unit sequencer, pass 1 of 1 of layer 'conv'"
     with pytest.raises(RunError, match=text):
         simulate([layer], features, TINY, watchdog=10, vcd=path, engine="pysim")
     assert list(tmp_path.iterdir()) == [path]  # the waveforms show what went wrong
@@ -298,11 +306,128 @@ def test_wrong_arguments(tmp_path):
         simulate([layer], features, TINY, clock_mhz=0)
     with pytest.raises(ValueError, match="at least one layer"):
         simulate([], features, TINY)
-    large, wide = random_layer(4, 400, 40, 4)
-    with pytest.raises(UnsupportedError, match=r"^layer 'random': 3 rows of 400x40 take"):
-        simulate([large], wide, TINY)
+    only = TINY.override(requantise_modes=("fixed",))
+    with pytest.raises(
+        UnsupportedError, match=r"^layer 'conv': requantisation mode float32 is not"
+    ):
+        simulate([layer], features, only)
     with pytest.raises(FileNotFoundError):
         simulate([layer], features, TINY, vcd=tmp_path / "none" / "waves.vcd")
+
+
+# Layers that the host computes
+
+
+def multiply(name, given):
+    """Return a layer that gives what it takes."""
+    return MultiplyLayer(name, given, Quantisation(0.02, -3), given)
+
+
+def add(name, given):
+    second = Quantisation(0.3, 5)
+    return CombineLayer(
+        name, given, Combine("add", combine_scales("add", given, second, given), second, given)
+    )
+
+
+def feature_maps(*names):
+    rng = np.random.default_rng(11)
+    return {name: rng.integers(-128, 128, (1, 3, 2, 5), dtype=np.int8) for name in names}
+
+
+def product(layer, first, second):
+    """Return the products as they are in float64, which may round otherwise next to ties."""
+    x = (first.astype(float) - layer.input.zero_point) * (second - float(layer.second.zero_point))
+    scale = layer.input.scale * layer.second.scale / layer.output.scale
+    return np.clip(np.rint(x * scale) + layer.output.zero_point, -128, 127)
+
+
+def test_host_in_front_and_behind():
+    given = Quantisation(0.25, 4)
+    first, middle, last = multiply("first", given), add("middle", given), multiply("last", given)
+    nodes = [
+        Node(first, ("a", "b"), "x"),
+        Node(middle, ("x", "c"), "y"),
+        Node(last, ("y", "d"), "z"),
+    ]
+    features = feature_maps("a", "b", "c", "d")
+    run = simulate_graph(nodes, features, TINY, memory="ideal", engine="pysim")
+    assert run.ok
+    x, y, z = run.outputs
+    assert np.abs(x - product(first, features["a"], features["b"])).max() <= 1
+    assert np.abs(z - product(last, y, features["d"])).max() <= 1
+    assert len(np.unique(z)) > 10
+    content = run.report.to_dict()
+    assert [layer["name"] for layer in content["layers"]] == ["first", "middle", "last"]
+    assert [layer["place"] for layer in content["layers"]] == ["host", "rtl", "host"]
+    assert content["network"]["place"] == "host+rtl"
+    counted = content["layers"][1]
+    for key in ("cycles", "bytes_read", "bytes_written", "bytes_ideal", "seconds"):
+        assert [content["layers"][0][key], content["layers"][2][key]] == [0, 0]
+        assert content["network"][key] == counted[key] > 0
+    assert content["network"]["utilisation"] == counted["utilisation"]
+    lines = run.report.lines()
+    assert lines[-1].startswith("Layers 'first', 'last' run on the host, computed as golden does")
+
+
+def test_host_takes_what_the_accelerator_wrote(monkeypatch):
+    original = PysimEngine.run
+
+    def wrong(self, jobs, **options):
+        results = original(self, jobs, **options)
+        self.model.memory.data[image.region("blob.y").offset] ^= 0xFF
+        return results
+
+    given = Quantisation(0.25, 4)
+    nodes = [
+        Node(add("sum", given), ("a", "b"), "y"),
+        Node(multiply("last", given), ("y", "c"), "z"),
+    ]
+    features = feature_maps("a", "b", "c")
+    features["c"][0, 0, 0, 0] = 120  # so that the wrong byte shows in the product
+    image = pack(nodes[:1], {name: features[name] for name in "ab"}, TINY).image
+    monkeypatch.setattr(PysimEngine, "run", wrong)
+    run = simulate_graph(nodes, features, TINY, memory="ideal", engine="pysim")
+    assert [layer.mismatches for layer in run.comparison.layers] == [1, 1]
+    assert run.comparison.layers[1].first.layer == "last"
+    assert not run.ok
+
+
+def test_host_alone(tmp_path):
+    nodes = [Node(multiply("only", Quantisation(0.25, 4)), ("a", "b"), "x")]
+    run = simulate_graph(nodes, feature_maps("a", "b"), TINY)
+    assert run.ok
+    assert (run.report.cycles, run.choice.engine) == (0, "none")
+    assert len(run.report.lines()) == 1
+    for option in ("vcd", "trace"):
+        with pytest.raises(ValueError, match=r"^no layer runs on the accelerator: there are no w"):
+            simulate_graph(nodes, feature_maps("a", "b"), TINY, **{option: tmp_path / "x"})
+    with pytest.raises(ValueError, match=r"^engine must be one of "):
+        simulate_graph(nodes, feature_maps("a", "b"), TINY, engine="verilator")
+
+
+def test_host_where_it_cannot_be():
+    given = Quantisation(0.25, 4)
+    nodes = [
+        Node(add("first", given), ("a", "b"), "x"),
+        Node(multiply("between", given), ("x", "c"), "y"),
+        Node(add("last", given), ("y", "b"), "z"),
+    ]
+    features = feature_maps("a", "b", "c")
+    text = r"^layer 'last': it reads what layer 'between' computes on the host from outputs of"
+    with pytest.raises(UnsupportedError, match=text):
+        simulate_graph(nodes, features, TINY)
+    with pytest.raises(UnsupportedError, match=r"^layer 'between': it runs on the host, which so"):
+        simulate_graph(nodes[:2], features, TINY, slices={"y": Slice("whole", 0, 5)})
+    with pytest.raises(ValueError, match=r"^layer 'between': nothing gives its input 'x'$"):
+        simulate_graph(nodes[1:2], features, TINY)
+    with pytest.raises(ValueError, match=r"^layer 'between': it takes 2 feature maps, not 1$"):
+        simulate_graph([Node(nodes[1].layer, ("a",), "y")], features, TINY)
+    with pytest.raises(ValueError, match=r"^layer 'between': its output 'a' is there already$"):
+        simulate_graph([Node(nodes[1].layer, ("a", "c"), "a")], features, TINY)
+    features["c"] = features["c"][:, :2]
+    with pytest.raises(ValueError, match=r"its second feature map must have shape \(1, 3, 2, 5\)"):
+        simulate_graph([Node(nodes[1].layer, ("a", "c"), "y")], features, TINY)
 
 
 # Layers of random numbers

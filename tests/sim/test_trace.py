@@ -5,14 +5,16 @@ import pytest
 
 from trirow_driver.program import DESCRIPTORS, pack_layers
 from trirow_hw.config import PRESETS
+from trirow_hw.descriptor import DESCRIPTOR_BYTES
 from trirow_hw.errors import ErrorCode
+from trirow_sim.case import random_layer
 from trirow_sim.compiled import CompiledEngine, ToolchainError, find_toolchain
 from trirow_sim.engines import run_job
 from trirow_sim.job import Job
 from trirow_sim.memory import FaultyMemory, Memory, make_memory
 from trirow_sim.probe import what_waits
 from trirow_sim.pysim import PysimEngine
-from trirow_sim.simulate import RunError, random_layer, simulate
+from trirow_sim.simulate import RunError, simulate
 from trirow_sim.trace import TRACKS, Slice, State, Timeline, write_chrome_trace
 
 TINY = PRESETS["tiny"]
@@ -257,7 +259,7 @@ def test_timeline_agrees_with_the_counters():
     }.items() <= counters.items()
     # All other beats are those of the descriptor.
     readers = [count(timeline, track, ACTIVE) for track in TRACKS[:2]]
-    assert sum(readers) == counters["beats_read"] - 128 // TINY.bus_bytes
+    assert sum(readers) == counters["beats_read"] - DESCRIPTOR_BYTES // TINY.bus_bytes
     for track in TRACKS:
         assert sum(one.cycles for one in timeline.slices(track)) == timeline.cycles
 
@@ -310,7 +312,7 @@ def watchdog_line(engine):
             "feature reader idle; weight reader idle; array idle; writer idle",
         ),
         (
-            110,
+            150,
             "feature reader waits for the memory to answer a read of pass 0; "
             "weight reader waits for its turn to read pass 0; "
             "array waits for features of pass 0; writer idle",
@@ -332,15 +334,15 @@ def test_memory_that_stops_answering(stop_at, line):
 
 def test_max_cycles():
     storage, job = make_job(watchdog=0)
-    model = FaultyMemory(make_memory("ddr", storage, TINY.bus_bytes), stop_at=160)
+    model = FaultyMemory(make_memory("ddr", storage, TINY.bus_bytes), stop_at=200)
     text = (
-        "the run did not end within 300 cycles: "
+        "the run did not end within 320 cycles: "
         "feature reader waits for its turn to read pass 0; "
         "weight reader waits for the memory to answer a read of pass 0; "
-        "array waits for features of pass 0; writer idle"
+        "array waits for weights of pass 0; writer idle"
     )
     with pytest.raises(TimeoutError, match=f"^{text}$"):
-        PysimEngine(TINY, model).run([job], max_cycles=300)
+        PysimEngine(TINY, model).run([job], max_cycles=320)
 
 
 def test_engines_wait_for_the_same(toolchain):
@@ -385,7 +387,7 @@ def test_error_of_simulate_says_what_waits():
         ),
         (
             [(ROOM, 1), (MEMORY, 1), (WEIGHTS, 1), (IDLE, 0)],
-            1 << 1 | 2 << 6 | 1 << 24,
+            1 << 1 | 3 << 6 | 1 << 24,
             "feature reader waits for places in the line buffer for pass 1; "
             "weight reader waits for the memory to answer a read of pass 1; "
             "array waits for weights of pass 1; writer idle",
@@ -404,8 +406,23 @@ def test_error_of_simulate_says_what_waits():
             "feature reader takes beats of pass 5; weight reader takes beats of pass 6; "
             "array waits for pixels of pass 5; writer idle",
         ),
+        (
+            [(IDLE, 0), (IDLE, 0), (ROOM, 6), (IDLE, 0)],
+            1 << 1 | 2 << 6 | 6 << 24 | values([(MEMORY, 6)])[0] << 40,
+            "feature reader idle; weight reader idle; "
+            "second reader waits for the memory to answer a read of pass 6; "
+            "array waits for room for results of pass 6; writer idle",
+        ),
+        (
+            [(MEMORY, 7), (IDLE, 0), (ROOM, 6), (MEMORY, 5)],
+            1 << 1 | 1 << 6 | 5 << 8 | 6 << 24 | values([(DEPENDENCY, 0)])[0] << 40,
+            "feature reader waits for the memory to answer a read of pass 7; weight reader idle; "
+            "second reader waits for the outputs of pass 5 to land; "
+            "array waits for room for results of pass 6; "
+            "writer waits for the memory to end a write of pass 5",
+        ),
     ],
-    ids=["dependency", "weights", "results", "pixels"],
+    ids=["dependency", "weights", "results", "pixels", "second", "second-dependency"],
 )
 def test_what_waits(tracks, detail, line):
     assert what_waits(values(tracks), detail) == line

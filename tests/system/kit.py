@@ -1,36 +1,48 @@
-"""Lay layers out in memory, run them on the accelerator, and compare every byte afterwards.
+"""Lay programs out in memory, run them on the accelerator, and compare every byte afterwards.
 
-Blobs, chunks and descriptors lie at chosen addresses between bytes drawn from a seed. What the
-memory must hold at the end is worked out with the golden model, for the whole memory, so that a
-byte written to a wrong place shows wherever it is.
+The driver packs a program; here its regions move to chosen addresses, between bytes drawn from a
+seed. What the memory must hold at the end is worked out with the golden model, for the whole
+memory, so that a byte written to a wrong place shows wherever it is.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-import trirow_golden
-from trirow_driver.layer import ConvLayer
-from trirow_driver.passes import chunk_bytes, pass_fields
+from trirow_driver.conv_layer import ConvLayer
+from trirow_driver.layer import Layer
+from trirow_driver.program import DESCRIPTORS, INPUT, Node, Program, Slice, chain, pack
 from trirow_driver.quantise import Quantisation
-from trirow_driver.tiling import Chunk, Tiling, UnsupportedError, tile
 from trirow_hw.config import PRESETS, Config
-from trirow_hw.descriptor import DESCRIPTOR_BYTES, pack_descriptor
+from trirow_hw.descriptor import DESCRIPTOR_BYTES, pack_descriptor, unpack_descriptor
 from trirow_hw.errors import ErrorCode
+from trirow_sim.compiled import CompiledEngine, ToolchainError, find_toolchain
 from trirow_sim.job import Job, RunResult
 from trirow_sim.memory import Memory, MemoryModel, make_memory
 from trirow_sim.pysim import PysimEngine
+from trirow_sim.simulate import golden_graph
 
 TINY, ODD = PRESETS["tiny"], PRESETS["odd"]
 
 BASE = 0x1000
 MEMORY_BYTES = 1 << 18
+#: Configurations of which the compiled engine is built where there are tools for it.
+BUILT = (TINY, ODD)
 #: Cycles without progress after which a test run ends; no memory model is silent for as long.
 WATCHDOG = 2000
+
+
+def compiled(config: Config) -> bool:
+    """Tell whether programs for a configuration run in the compiled engine."""
+    try:
+        find_toolchain()
+    except ToolchainError:
+        return False
+    return config in BUILT
 
 
 def make_layer(
@@ -46,6 +58,7 @@ def make_layer(
     zero_out: int = -5,
     low: int = -128,
     high: int = 127,
+    **more: object,
 ) -> ConvLayer:
     """Return a layer with random weights whose outputs fill int8, and clip now and then."""
     taps = kernel[0] * kernel[1] * channels
@@ -64,6 +77,7 @@ def make_layer(
         Quantisation(0.1, zero_out),
         low,
         high,
+        **more,
     )
 
 
@@ -72,231 +86,206 @@ def make_map(rng: np.random.Generator, height: int, width: int, channels: int) -
     return rng.integers(-128, 128, (1, height, width, channels), dtype=np.int8)
 
 
-def golden(layer: ConvLayer, features: np.ndarray) -> np.ndarray:
-    """Return what the layer must give."""
-    return trirow_golden.conv2d_int8(
-        features,
-        layer.weights,
-        layer.bias,
-        layer.multiplier,
-        stride=layer.stride,
-        pad=layer.pad,
-        zero_in=layer.input.zero_point,
-        zero_out=layer.output.zero_point,
-        low=layer.low,
-        high=layer.high,
-    )
-
-
-def cut(tiling: Tiling, channels: int, per_chunk: int) -> Tiling:
-    """Return the tiling with chunks of another size."""
-    chunks = tuple(
-        Chunk(first, min(per_chunk, channels - first)) for first in range(0, channels, per_chunk)
-    )
-    return replace(tiling, chunks=chunks)
-
-
-@dataclass
-class Link:
-    """A layer of a chain.
-
-    Parameters
-    ----------
-    layer : ConvLayer
-    source : int or array
-        Index of the link whose output it reads, or a feature map of its own.
-    per_chunk : int or None
-        Output channels of a chunk; None: as the driver cuts them.
-    in_place, out_place : int or None
-        Bytes by which the blobs miss a multiple of 64; None: drawn.
-    """
-
-    layer: ConvLayer
-    source: int | np.ndarray
-    per_chunk: int | None = None
-    in_place: int | None = None
-    out_place: int | None = None
-
-
-@dataclass
-class Case:
-    """A chain in memory.
+@dataclass(frozen=True)
+class Setup:
+    """A program in memory, and what must be there afterwards.
 
     Attributes
     ----------
     before, after : bytes
         The whole memory before the run and as it must be behind it.
     job : Job
-    outputs : list of (address, array)
-        Where each link's output is, and what it must be.
+    outputs : dict
+        Address of each feature map that is written, and what it must be, by name of its region.
+    scratch : list of range
+        Addresses of int32 sums, which may hold anything afterwards.
     fields : list of dict
         Fields of the descriptors, in order.
-    descriptors, weights : list of int
-        Address of the descriptor and of the chunk of each pass.
-    inputs : list of int
-        Address of the feature map of each link.
-    links : list of int
-        Link of each pass.
+    descriptors : list of int
+        Their addresses.
+    layers : list of str
+        Name of the layer of each pass.
+    text : str
+        Says in messages what it is.
     """
 
     before: bytes
     after: bytes
     job: Job
-    outputs: list[tuple[int, np.ndarray]]
-    fields: list[dict[str, int]]
-    descriptors: list[int]
-    weights: list[int]
-    inputs: list[int]
-    links: list[int]
+    outputs: Mapping[str, tuple[int, np.ndarray]]
+    scratch: Sequence[range]
+    fields: Sequence[dict[str, int]]
+    descriptors: Sequence[int]
+    layers: Sequence[str]
     text: str = ""
 
 
-class _Places:
-    """Hand out addresses one behind the other."""
-
-    def __init__(self, seed: int, at: int) -> None:
-        self._draw = random.Random(seed)
-        self._at = at
-
-    def take(self, size: int, place: int | None = None, align: int = 1) -> int:
-        """Return the address of ``size`` bytes that miss a multiple of 64 by ``place``."""
-        if place is None:
-            place = self._draw.randrange(0, 64, align)
-        # Leave enough bytes between two blobs to see what is written behind them.
-        self._at = -(-(self._at + 128) // 64) * 64 + place
-        at, self._at = self._at, self._at + size
-        if self._at > BASE + MEMORY_BYTES - 256:
-            raise ValueError("the test's memory is too small for this chain")
-        return at
+#: Kinds of addresses in a descriptor, and the fields that say whether they are used.
+_ADDRESSES = {
+    "in": "in_bytes",
+    "second": "second_bytes",
+    "weight": "weight_bytes",
+    "out": "out_bytes",
+}
 
 
 def lay_out(
-    links: Sequence[Link], config: Config, seed: int = 1, *, start: int = BASE, text: str = ""
-) -> Case:
-    """Place a chain in memory and work out what it must do.
+    nodes: Sequence[Node],
+    features: Mapping[str, np.ndarray],
+    config: Config,
+    seed: int = 1,
+    *,
+    slices: Mapping[str, Slice] | None = None,
+    cut: int | None = None,
+    places: Mapping[str, int] | None = None,
+    start: int = BASE,
+    text: str = "",
+) -> Setup:
+    """Place a program in memory and work out what it must do.
 
     Parameters
     ----------
-    links : sequence of Link
-    config : Config
+    nodes, features, config, slices
+        As for `pack`.
     seed : int
         Of the places and of the bytes between.
+    cut : int, optional
+        Size of the weight buffer for which the program is packed: of a smaller one, chunks get
+        smaller and still go through the whole buffer.
+    places : mapping of str to int, optional
+        Bytes by which regions miss a multiple of 64; drawn for those that are not here.
     start : int
         Address from which on things are placed.
     text : str
-        Says in messages what the chain is.
-
-    Raises
-    ------
-    UnsupportedError
-        As `tile` and `pass_fields`.
+        Says in messages what it is.
     """
-    places = _Places(seed, start)
+    program = pack(
+        nodes,
+        features,
+        config if cut is None else config.override(weight_buffer_bytes=cut),
+        slices=slices,
+    )
+    moved = _move(program, random.Random(seed), places or {}, start)
     rng = np.random.default_rng(seed)
     before = bytearray(rng.integers(0, 256, MEMORY_BYTES, dtype=np.uint8).tobytes())
 
-    def put(at: int, data: bytes) -> None:
-        before[at - BASE : at - BASE + len(data)] = data
+    def put(memory: bytearray, at: int, data: bytes) -> None:
+        memory[at - BASE : at - BASE + len(data)] = data
 
-    plans = []
-    inputs: list[int] = []
-    outputs: list[tuple[int, np.ndarray]] = []
-    for link in links:
-        if isinstance(link.source, int):
-            at, features = outputs[link.source]
-        else:
-            features = link.source
-            at = places.take(features.size, link.in_place)
-            put(at, features.tobytes())
-        expected = golden(link.layer, features)
-        height, width = features.shape[1:3]
-        tiling = tile(link.layer, height, width, config)
-        if link.per_chunk is not None:
-            tiling = cut(tiling, link.layer.out_channels, link.per_chunk)
-        inputs.append(at)
-        outputs.append((places.take(expected.size, link.out_place), expected))
-        plans.append((link, height, width, tiling))
+    written = {program.place(node.output)[0] for node in nodes}
+    for region in program.image.regions:
+        if region.kind == "weights" or (region.kind == "blob" and region.name not in written):
+            put(before, moved[region.name], program.image.read(region.name))
 
-    count = sum(len(tiling.chunks) for *_, tiling in plans)
-    first = places.take(count * DESCRIPTOR_BYTES, place=0)
-    first = -(-first // DESCRIPTOR_BYTES) * DESCRIPTOR_BYTES
-    places.take(DESCRIPTOR_BYTES)
-    descriptors = [first + k * DESCRIPTOR_BYTES for k in range(count)]
-    fields: list[dict[str, int]] = []
-    weights: list[int] = []
-    owners: list[int] = []
-    for index, (link, height, width, tiling) in enumerate(plans):
-        for k, chunk in enumerate(tiling.chunks):
-            data = chunk_bytes(link.layer, chunk, config)
-            weights.append(places.take(len(data)))
-            put(weights[-1], data)
-            number = len(fields)
-            fields.append(
-                pass_fields(
-                    link.layer,
-                    height,
-                    width,
-                    tiling,
-                    chunk,
-                    config,
-                    in_address=inputs[index],
-                    weight_address=weights[-1],
-                    out_address=outputs[index][0],
-                    wait=k == 0 and isinstance(link.source, int),
-                    last=number == count - 1,
-                    next_address=0 if number == count - 1 else descriptors[number + 1],
-                )
-            )
-            owners.append(index)
-            put(descriptors[number], pack_descriptor(fields[-1]))
+    first = moved[DESCRIPTORS]
+    raw = program.image.read(DESCRIPTORS)
+    fields = [
+        _relocated(program, unpack_descriptor(raw[at : at + DESCRIPTOR_BYTES]), moved)
+        for at in range(0, len(raw), DESCRIPTOR_BYTES)
+    ]
+    put(before, first, b"".join(map(pack_descriptor, fields)))
+
+    outputs = _expected(program, nodes, golden_graph(nodes, features, slices), moved)
     after = bytearray(before)
-    for at, expected in outputs:
-        after[at - BASE : at - BASE + expected.size] = expected.tobytes()
-    job = Job(descriptors[0], BASE, BASE + MEMORY_BYTES, watchdog=WATCHDOG)
-    return Case(
+    for at, expected in outputs.values():
+        put(after, at, expected.tobytes())
+    sums = [region for region in program.image.regions if region.kind == "sums"]
+    return Setup(
         bytes(before),
         bytes(after),
-        job,
+        Job(first, BASE, BASE + MEMORY_BYTES, watchdog=WATCHDOG),
         outputs,
+        [range(moved[region.name], moved[region.name] + region.size) for region in sums],
         fields,
-        descriptors,
-        weights,
-        inputs,
-        owners,
+        [first + k * DESCRIPTOR_BYTES for k in range(len(fields))],
+        [step.layer.name for step in program.steps for _ in range(step.passes)],
         text,
     )
 
 
+def _move(
+    program: Program, draw: random.Random, places: Mapping[str, int], at: int
+) -> dict[str, int]:
+    """Return a new address for each region."""
+    unknown = set(places) - {region.name for region in program.image.regions}
+    assert not unknown, f"no such regions: {unknown}"
+    moved = {}
+    for region in program.image.regions:
+        # Leave enough bytes between two regions to see what is written behind them.
+        at = -(-(at + 128) // 64) * 64 + places.get(region.name, draw.randrange(64))
+        if region.name == DESCRIPTORS:
+            at = -(-at // DESCRIPTOR_BYTES) * DESCRIPTOR_BYTES
+        moved[region.name] = at
+        at += region.size
+    if at > BASE + MEMORY_BYTES - 256:
+        raise ValueError("the test's memory is too small for this program")
+    return moved
+
+
+def _relocated(
+    program: Program, fields: Mapping[str, int], moved: Mapping[str, int]
+) -> dict[str, int]:
+    """Return the fields of a descriptor for regions that have moved."""
+
+    def new(at: int) -> int:
+        for region in program.image.regions:
+            if region.offset <= at < region.offset + region.size:
+                return moved[region.name] + at - region.offset
+        raise ValueError(f"no region has address {at:#x}")
+
+    used = [name for name, size in _ADDRESSES.items() if fields[size]]
+    result = {**fields, **{f"{name}_address": new(fields[f"{name}_address"]) for name in used}}
+    return result if fields["last"] else {**result, "next": new(fields["next"])}
+
+
+def _expected(
+    program: Program,
+    nodes: Sequence[Node],
+    golden: Sequence[np.ndarray],
+    moved: Mapping[str, int],
+) -> dict[str, tuple[int, np.ndarray]]:
+    """Return address and contents of the regions that are written."""
+    outputs: dict[str, tuple[int, np.ndarray]] = {}
+    for node, output in zip(nodes, golden, strict=True):
+        name, first = program.place(node.output)
+        images, channels, rows, columns = program.image.region(name).shape or (0, 0, 0, 0)
+        whole = np.zeros((images, rows, columns, channels), np.int8)
+        _, whole = outputs.setdefault(name, (moved[name], whole))
+        whole[..., first : first + output.shape[3]] = output
+    return outputs
+
+
 def single(
-    layer: ConvLayer, features: np.ndarray, config: Config, seed: int = 1, **options: object
-) -> Case:
-    """Place one layer in memory; the options are those of `Link`."""
-    text = (
-        f"{features.shape[1:]} {layer.out_channels} x {layer.kernel}, stride {layer.stride}, "
-        f"pad {layer.pad}, zero points {layer.input.zero_point} and {layer.output.zero_point}"
-    )
-    return lay_out([Link(layer, features, **options)], config, seed, text=text)
+    layer: Layer, features: np.ndarray, config: Config, seed: int = 1, **options: object
+) -> Setup:
+    """Place one layer of one feature map in memory; the options are those of `lay_out`."""
+    text = f"{features.shape[1:]}, {getattr(layer, 'weights', np.empty(0)).shape}, {layer.name}"
+    return lay_out(chain([layer]), {INPUT: features}, config, seed, text=text, **options)
 
 
-def with_descriptor(case: Case, index: int, **fields: int) -> Case:
-    """Return the case with some fields of a descriptor replaced; its memory is to stay as it is."""
-    raw = pack_descriptor({**case.fields[index], **fields})
-    return with_bytes(case, case.descriptors[index], raw)
+def with_descriptor(setup: Setup, index: int, text: str = "", **fields: int) -> Setup:
+    """Return the setup with some fields of a descriptor replaced."""
+    raw = pack_descriptor({**setup.fields[index], **fields})
+    return with_bytes(setup, setup.descriptors[index], raw, text or f"{fields} in pass {index}")
 
 
-def with_bytes(case: Case, at: int, data: bytes) -> Case:
-    """Return the case with other bytes at an address, before and after."""
+def with_bytes(setup: Setup, at: int, data: bytes, text: str) -> Setup:
+    """Return the setup with other bytes at an address, before and after."""
 
     def replaced(memory: bytes) -> bytes:
         return memory[: at - BASE] + data + memory[at - BASE + len(data) :]
 
-    values = {**vars(case), "before": replaced(case.before), "after": replaced(case.after)}
-    return Case(**values)
+    return replace(setup, before=replaced(setup.before), after=replaced(setup.after), text=text)
+
+
+#: A setup, its job, and how it must end: error code, unit and index of the pass, None for any.
+#: None for a right result.
+Step = tuple[Setup, Job, tuple[object, object, object] | None]
 
 
 @dataclass
 class Bench:
-    """An engine with its memory. Cases run one after the other on the same machine.
+    """An engine with its memory. Programs run one after the other on the same machine.
 
     Parameters
     ----------
@@ -306,166 +295,90 @@ class Bench:
     seed : int
         Of the memory model.
     model : MemoryModel, optional
-        To be used instead, on the bytes of ``storage``.
+        To be used instead, on the bytes of ``storage``; in pysim.
     """
 
     config: Config
     memory: str = "random"
     seed: int = 1
     model: MemoryModel | None = None
-    results: list[RunResult] = field(default_factory=list)
+    storage: Memory = field(default_factory=lambda: Memory(MEMORY_BYTES, base=BASE))
 
-    def __post_init__(self) -> None:
-        self.storage = Memory(MEMORY_BYTES, base=BASE)
+    def run(self, setups: Iterable[Setup], *, max_cycles: int = 400_000) -> list[RunResult]:
+        """Run the programs and compare the memory after each, every byte of it."""
+        return self.run_steps(((setup, setup.job, None) for setup in setups), max_cycles=max_cycles)
 
-    def make_model(self) -> MemoryModel:
-        """Return a new memory model."""
-        return make_memory(self.memory, self.storage, self.config.bus_bytes, self.seed)
+    def run_steps(self, steps: Iterable[Step], *, max_cycles: int = 400_000) -> list[RunResult]:
+        """Run jobs and check how they end.
 
-    def engine(self) -> PysimEngine:
-        """Return a new engine."""
-        return PysimEngine(self.config, self.model or self.make_model())
-
-    def run(self, cases: Iterable[Case], *, max_cycles: int = 400_000) -> list[RunResult]:
-        """Run the cases and compare the memory after each, every byte of it."""
-        return self.run_steps(((case, case.job, None) for case in cases), max_cycles=max_cycles)
-
-    def run_steps(
-        self,
-        steps: Iterable[tuple[Case, Job, object]],
-        *,
-        max_cycles: int = 400_000,
-    ) -> list[RunResult]:
-        """Run jobs; a step is a case, its job, and what is expected of it.
-
-        Expected is None for a right result, else a triple of error code, unit and index (None
-        for any): then no byte may differ from ``before`` but those of the outputs.
+        After an error no byte may differ from ``before`` but those of outputs and sums.
         """
-        engine = self.engine()
-        done: list[tuple[Case, object, bytes]] = []
-        open_step: list[tuple[Case, object]] = []
-
-        def finish() -> None:
-            case, expected = open_step.pop()
-            done.append((case, expected, bytes(self.storage.data)))
+        begun: list[Step] = []
+        found: list[bytes] = []
 
         def jobs() -> Iterator[Job]:
-            for case, job, expected in steps:
-                if open_step:
-                    finish()
-                self.storage.data[:] = case.before
-                open_step.append((case, expected))
-                yield job
-            if open_step:
-                finish()
+            for step in steps:
+                if begun:
+                    found.append(bytes(self.storage.data))
+                begun.append(step)
+                self.storage.data[:] = step[0].before
+                yield step[1]
+            if begun:
+                found.append(bytes(self.storage.data))
 
-        results = engine.run(jobs(), max_cycles=max_cycles)
-        assert len(results) == len(done)
-        for number, (result, (case, expected, found)) in enumerate(zip(results, done, strict=True)):
-            where = f"job {number} ({case.text}) on {self.config.name}, {self.memory}"
+        results = self._run_jobs(jobs(), max_cycles)
+        ended = zip(results, begun, found, strict=True)
+        for number, (result, (setup, _, expected), memory) in enumerate(ended):
+            where = f"job {number} ({setup.text}) on {self.config.name}, {self.memory}"
             if expected is None:
-                check_right(case, result, found, where)
+                check_right(setup, result, memory, where)
             else:
-                check_ended(case, result, found, expected, where)
-        self.results = results
+                check_ended(setup, result, memory, expected, where)
         return results
 
+    def _run_jobs(self, jobs: Iterable[Job], max_cycles: int) -> list[RunResult]:
+        if self.model is None and compiled(self.config):
+            with CompiledEngine(self.config, self.storage, self.memory, seed=self.seed) as engine:
+                return engine.run(jobs, max_cycles=max_cycles)
+        model = self.model or make_memory(
+            self.memory, self.storage, self.config.bus_bytes, self.seed
+        )
+        return PysimEngine(self.config, model).run(jobs, max_cycles=max_cycles)
 
-def check_right(case: Case, result: RunResult, found: bytes, where: str) -> None:
+
+def check_right(setup: Setup, result: RunResult, found: bytes, where: str) -> None:
     """Check that a run ended without an error and left the memory as it must be."""
     assert result.error == ErrorCode.NONE, (
         f"{where}: ended with {result.error.name}, {result.unit.name}, pass {result.index}"
+        f" {result.waiting}"
     )
-    if found == case.after:
-        return
-    wrong = _differences(found, case.after)
-    for at, expected in case.outputs:
-        inside = [a for a in wrong if at <= a < at + expected.size]
-        if inside:
+    wrong = _differences(found, setup.after, setup.scratch)
+    for name, (at, expected) in setup.outputs.items():
+        inside = wrong[(wrong >= at) & (wrong < at + expected.size)]
+        if inside.size:
             place = np.unravel_index(inside[0] - at, expected.shape)
             raise AssertionError(
-                f"{where}: {len(inside)} of {expected.size} output bytes are wrong, the first at "
-                f"{tuple(int(p) for p in place[1:])}; {len(wrong)} bytes in all"
+                f"{where}: {inside.size} of {expected.size} bytes of {name} are wrong, the first "
+                f"at {tuple(int(p) for p in place)}; {wrong.size} bytes in all"
             )
-    raise AssertionError(
-        f"{where}: {len(wrong)} bytes outside the outputs were written: {wrong[0]:#x}"
-    )
+    assert not wrong.size, f"{where}: {wrong.size} bytes outside the outputs: {wrong[0]:#x}"
 
 
-def check_ended(case: Case, result: RunResult, found: bytes, expected: tuple, where: str) -> None:
+def check_ended(setup: Setup, result: RunResult, found: bytes, expected: tuple, where: str) -> None:
     """Check how a run failed, and that it wrote nothing but outputs."""
     ended = (result.error, result.unit, result.index)
     assert all(e is None or e == r for e, r in zip(expected, ended, strict=True)), (
         f"{where}: expected {expected}, got {ended}"
     )
-    inside = set()
-    for at, output in case.outputs:
-        inside |= set(range(at, at + output.size))
-    outside = [a for a in _differences(found, case.before) if a not in inside]
-    assert not outside, f"{where}: {len(outside)} bytes outside the outputs were written"
+    outputs = [range(at, at + output.size) for at, output in setup.outputs.values()]
+    outside = _differences(found, setup.before, [*outputs, *setup.scratch])
+    assert not outside.size, f"{where}: {outside.size} bytes outside the outputs were written"
 
 
-def _differences(found: bytes, wanted: bytes) -> list[int]:
+def _differences(found: bytes, wanted: bytes, ignored: Iterable[range]) -> np.ndarray:
+    """Return the addresses of bytes that differ."""
     a, b = (np.frombuffer(data, np.uint8) for data in (found, wanted))
-    return [BASE + int(k) for k in np.nonzero(a != b)[0]]
-
-
-def random_case(config: Config, seed: int, *, cycles: int = 6000) -> Case:
-    """Return a random layer that takes about as many cycles at most.
-
-    Shapes that the configuration refuses, or that take too long, are drawn again.
-    """
-    rng = np.random.default_rng(seed)
-    while True:
-        kernel = _draw_kernel(rng)
-        stride = tuple(int(s) for s in rng.choice([1, 1, 2, 3, 4], 2))
-        channels = int(rng.choice([1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 40]))
-        filters = int(rng.integers(1, 2 * config.out_lanes + 6))
-        height, width = (int(n) for n in rng.integers(1, 15, 2))
-        if rng.random() < 0.15:
-            height = 1
-        if rng.random() < 0.15:
-            width = int(rng.choice([1, 40]))
-        pad = tuple(int(p) for p in rng.integers(0, [kernel[0] + 2, kernel[1] + 2] * 2))
-        if rng.random() < 0.3:
-            pad = (0, 0, 0, 0)
-        if height + pad[0] + pad[2] < kernel[0] or width + pad[1] + pad[3] < kernel[1]:
-            continue
-        layer = make_layer(
-            rng,
-            f"seed{seed}",
-            kernel=kernel,
-            channels=channels,
-            filters=filters,
-            stride=stride,
-            pad=pad,
-            zero_in=int(rng.choice([-128, 127, int(rng.integers(-128, 128))])),
-            zero_out=int(rng.choice([-128, 127, int(rng.integers(-128, 128))])),
-        )
-        per_chunk = None
-        if rng.random() < 0.4:
-            per_chunk = config.out_lanes * int(rng.integers(1, 3))
-        try:
-            tiling = tile(layer, height, width, config)
-        except UnsupportedError:
-            continue
-        groups = -(-filters // config.out_lanes)
-        most = config.weight_words // tiling.group_words
-        if per_chunk is not None and per_chunk > most * config.out_lanes:
-            per_chunk = None
-        pixels = layer.output_shape(height, width)
-        work = pixels[0] * pixels[1] * groups * max(tiling.group_words, config.stages)
-        moved = layer.weights.size + filters * (8 + pixels[0] * pixels[1]) * 2
-        moved += height * width * channels * len(tiling.chunks)
-        if work + moved // config.bus_bytes > cycles:
-            continue
-        return single(
-            layer, make_map(rng, height, width, channels), config, seed, per_chunk=per_chunk
-        )
-
-
-def _draw_kernel(rng: np.random.Generator) -> tuple[int, int]:
-    if rng.random() < 0.4:
-        return [(1, 1), (3, 3), (1, 3), (3, 1)][int(rng.integers(4))]
-    rows, columns = rng.integers(1, 12, 2) if rng.random() < 0.3 else rng.integers(1, 6, 2)
-    return int(rows), int(columns)
+    differ = a != b
+    for part in ignored:
+        differ[part.start - BASE : part.stop - BASE] = False
+    return np.nonzero(differ)[0] + BASE

@@ -17,8 +17,11 @@ __all__ = ["Datapath"]
 class Datapath(wiring.Component):
     """Line buffer, activations and MAC array; all other ports hang on a shift register.
 
-    Every input comes from a bit of a long shift register and every output goes into one, so that
-    paths begin and end at registers as they do in the whole core.
+    Every input comes from a register that is loaded from a long shift register, and every output
+    goes into one, so that paths begin and end at registers as they do in the whole core. If inputs
+    came from the shift register itself, each bit would be its neighbour of the cycle before, and
+    Yosys would merge it with registers of the array that delay that neighbour: one register would
+    serve all columns.
 
     Parameters
     ----------
@@ -52,15 +55,16 @@ class Datapath(wiring.Component):
             array.weight_valid,
             array.tap,
         )
-        shift_in = Signal(len(inputs), reset_less=True)
-        m.d.sync += shift_in.eq(Cat(self.i, shift_in))
-        m.d.comb += inputs.eq(shift_in)
-
         outputs = Cat(array.sums, array.done)
-        load, sample = Signal(range(len(outputs))), Signal(len(outputs), reset_less=True)
-        m.d.sync += load.eq(load + 1)
+        load = Signal(range(max(len(inputs), len(outputs))))
+        shift_in, held = (
+            Signal(len(inputs), name=n, reset_less=True) for n in ("shift_in", "held")
+        )
+        sample = Signal(len(outputs), reset_less=True)
+        m.d.sync += [load.eq(load + 1), shift_in.eq(Cat(self.i, shift_in))]
+        m.d.comb += inputs.eq(held)
         with m.If(load == 0):
-            m.d.sync += sample.eq(outputs)
+            m.d.sync += [held.eq(shift_in), sample.eq(outputs)]
         with m.Else():
             m.d.sync += sample.eq(sample >> 1)
         m.d.comb += self.o.eq(sample[0])

@@ -47,7 +47,8 @@ def library_key(config: Config, toolchain: Toolchain, *, trace: bool = False) ->
     parameters, the versions of the tools, and the flags.
     """
     digest = hashlib.sha256()
-    sources = [*Path(trirow_hw.__file__).parent.rglob("*.py"), *_HERE.iterdir()]
+    # What is in folders, such as synthesis, is not part of the core.
+    sources = [*Path(trirow_hw.__file__).parent.glob("*.py"), *_HERE.iterdir()]
     sources.append(Path(trirow_sim.probe.__file__))
     for path in sorted(path for path in sources if path.is_file()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import trirow_golden
-from trirow_driver.layer import ConvLayer, quantise_conv
+from trirow_driver.conv_layer import ConvLayer, quantise_conv, shuffle_layer
 from trirow_driver.quantise import Quantisation, dequantise, quantise
 
 FIELDS = {
@@ -243,3 +243,125 @@ def test_quantise_conv_wrong_weights():
         quantise_conv("c", np.ones((2, 1, 1)), [1.0, 2.0], input=q, output=q)
     with pytest.raises(ValueError, match=r"^layer 'c': weights of output channel 1 must be finite"):
         quantise_conv("c", [[[[1.0]]], [[[np.inf]]]], [1.0, 2.0], input=q, output=q)
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("dilation", (1, 0), "dilation must be at least 1, not (1, 0)"),
+        ("groups", 0, "groups must be at least 1, not 0"),
+        ("groups", 3, "output channels must be a multiple of groups (3), not 4"),
+        ("groups", 1.0, "groups must be an integer, not 1.0"),
+        ("weight_zero_point", 128, "weight_zero_point must be at most 127, not 128"),
+        ("weight_zero_point", -129, "weight_zero_point must be at least -128, not -129"),
+        ("mode", "exact", "mode must be one of float32, fixed, not 'exact'"),
+        ("mode", "fixed", "multiplier must be an array of float64, not float32"),
+        ("output_padding", (1, 0), "output_padding is for transposed convolutions only"),
+        ("table", np.zeros(255, np.int8), "table must have shape (256,), not (255,)"),
+        ("combine", 1, "combine must be a Combine, not 1"),
+        (
+            "negative_multiplier",
+            np.full(4, np.inf, np.float32),
+            "negative_multiplier must be finite, and takes mode float32",
+        ),
+    ],
+)
+def test_wrong_option(field, value, text):
+    refused(field, value, f"layer 'conv1': {text}")
+
+
+def test_sum_that_is_shifted_out_of_32_bits():
+    """Mode `fixed` shifts left for multipliers above 1, before it multiplies."""
+    fields = {**FIELDS, "mode": "fixed", "multiplier": np.full(4, 100.0)}
+    ConvLayer(**fields)
+    text = "^layer 'conv1': the sum of output channel 2 is beyond int32 once it is shifted left by "
+    fields["bias"] = np.array([0, 0, 1 << 25, 0], np.int32)
+    with pytest.raises(ValueError, match=text):
+        ConvLayer(**fields)
+
+
+def test_properties_with_groups():
+    layer = ConvLayer(**{**FIELDS, "groups": 2})
+    assert layer.in_channels == 4
+    assert layer.parameter_bytes == 4 * 3 * 5 * 2 + 4 * 8
+    assert layer.output_extents((7, 6, 4)) == (3, 7, 4)
+    with pytest.raises(ValueError, match=r"^layer 'conv1': its weights are for 4 channels, its f"):
+        layer.output_extents((7, 6, 2))
+
+
+def test_output_shape_with_dilation():
+    layer = ConvLayer(**{**FIELDS, "dilation": (3, 2)})
+    # rows: (9 + 1 + 0 - 7) // 2 + 1; columns: (10 + 2 + 3 - 9) // 1 + 1
+    assert layer.output_shape(9, 10) == (2, 7)
+
+
+def transposed_fields(**changes):
+    return {**FIELDS, "transposed": True, "pad": (1, 2, 0, 1), "stride": (3, 2), **changes}
+
+
+def test_output_shape_of_a_transposed_convolution():
+    layer = ConvLayer(**transposed_fields(output_padding=(2, 1)))
+    # rows: (4 - 1) * 3 + 3 - 1 - 0 + 2; columns: (5 - 1) * 2 + 5 - 2 - 1 + 1
+    assert layer.output_shape(4, 5) == (13, 11)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dilation", [(1, 1), (2, 3)])
+def test_multiplications_against_brute_force(transposed, dilation):
+    fields = transposed_fields() if transposed else FIELDS
+    layer = ConvLayer(**{**fields, "transposed": transposed, "dilation": dilation})
+    height, width = 9, 17
+    rows, columns, _ = layer.output_extents((height, width, 2))
+    small = (height, width) if transposed else (rows, columns)
+    large = (rows, columns) if transposed else (height, width)
+    every = useful = 0
+    for y in range(small[0]):
+        for x in range(small[1]):
+            for r in range(3):
+                for s in range(5):
+                    row = y * layer.stride[0] + r * dilation[0] - layer.pad[0]
+                    column = x * layer.stride[1] + s * dilation[1] - layer.pad[1]
+                    every += 8
+                    useful += 8 * (0 <= row < large[0] and 0 <= column < large[1])
+    assert layer.macs((height, width, 2)) == every
+    assert layer.macs((height, width, 2), padding=False) == useful
+
+
+def test_golden_of_all_options_by_hand():
+    """One pixel, two groups of one channel and one filter: (x - zero) * (w - zero) + bias."""
+    fields = {
+        "name": "g",
+        "weights": np.array([10, -20], np.int8).reshape(2, 1, 1, 1),
+        "bias": np.array([7, 8], np.int32),
+        "multiplier": np.array([0.5, 0.5], np.float32),
+        "negative_multiplier": np.array([0.125, 0.125], np.float32),
+        "stride": (1, 1),
+        "pad": (0, 0, 0, 0),
+        "input": Quantisation(1.0, 2),
+        "output": Quantisation(1.0, -1),
+        "groups": 2,
+        "weight_zero_point": 4,
+    }
+    x = np.array([5, 6], np.int8).reshape(1, 1, 1, 2)
+    # (5 - 2) * (10 - 4) + 7 = 25, half is 12; (6 - 2) * (-20 - 4) + 8 = -88, an eighth is -11.
+    assert ConvLayer(**fields).golden(x).tolist() == [[[[12 - 1, -11 - 1]]]]
+    table = np.arange(256).astype(np.uint8).view(np.int8)[::-1]  # y becomes -1 - y
+    assert ConvLayer(**fields, table=table).golden(x).tolist() == [[[[-12, 11]]]]
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(6, 2), (6, 3), (5, 5), (4, 1)])
+def test_shuffle(channels, groups):
+    layer = shuffle_layer("shuffle", channels, groups, Quantisation(0.5, -7))
+    x = np.random.default_rng(1).integers(-128, 128, (2, 3, 2, channels), dtype=np.int8)
+    expected = x.reshape(2, 3, 2, groups, -1).swapaxes(3, 4).reshape(x.shape)
+    np.testing.assert_array_equal(layer.golden(x), expected)
+
+
+def test_shuffle_of_groups_that_do_not_divide():
+    with pytest.raises(
+        ValueError, match=r"^layer 's': channels must be a multiple of groups \(4\)"
+    ):
+        shuffle_layer("s", 6, 4, Quantisation(1.0, 0))
