@@ -54,7 +54,7 @@ LAYERS = [
 
 
 @pytest.mark.parametrize("model", MEMORY_MODELS)
-@pytest.mark.parametrize("seed", [1, 77])
+@pytest.mark.parametrize("seed", [1, pytest.param(77, marks=pytest.mark.slow)])
 def test_both_engines_are_the_same(compiled_cache, model, seed):
     """Outputs, cycles and counters; also after an error, a reset, and from job to job."""
     for options in LAYERS:

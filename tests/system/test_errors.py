@@ -268,7 +268,7 @@ class FaultyBench(Bench):
         self.run_steps(steps())
 
 
-@pytest.mark.parametrize("memory", ["ideal", "random"])
+@pytest.mark.parametrize("memory", ["ideal", pytest.param("random", marks=pytest.mark.slow)])
 def test_error_response_on_read(chain, memory):
     faults = []
     for index, field in enumerate(chain.fields):
@@ -288,7 +288,7 @@ def test_error_response_on_read(chain, memory):
     FaultyBench(WIDE, memory).run_faults(chain, faults)
 
 
-@pytest.mark.parametrize("memory", ["ideal", "random"])
+@pytest.mark.parametrize("memory", ["ideal", pytest.param("random", marks=pytest.mark.slow)])
 def test_error_response_on_write(chain, memory):
     """The channels of the two chunks are next to each other, so a beat may be of both."""
     faults = []
@@ -310,7 +310,7 @@ class SilentBench(FaultyBench):
         super().__init__(config, memory, stop_at=stop_at, resume_at=stop_at + gap)
 
 
-@pytest.mark.parametrize("memory", ["ideal", "random"])
+@pytest.mark.parametrize("memory", ["ideal", pytest.param("random", marks=pytest.mark.slow)])
 def test_memory_that_stops_and_comes_back(chain, good, memory):
     """The machine says that it waits, is busy until the memory is back, and then runs the next."""
     seen = set()
@@ -339,7 +339,7 @@ def test_memory_that_pauses_for_less_than_the_watchdog(chain):
         bench.run_steps([(chain, replace(chain.job, watchdog=300), None)])
 
 
-@pytest.mark.parametrize("memory", ["ideal", "random"])
+@pytest.mark.parametrize("memory", ["ideal", pytest.param("random", marks=pytest.mark.slow)])
 def test_reset_while_the_memory_is_silent(chain, good, memory):
     """Without a watchdog, the host's reset ends the run; the next one starts when it may."""
     for stop_at in (61, 250):

@@ -97,6 +97,7 @@ def test_outputs_that_share_a_beat(rng):
     run(rng, (3, 5, 4), config, filters=9, options={"cut": 256, "places": {"blob.conv": 29}})
 
 
+@pytest.mark.slow
 def test_bursts_that_meet_a_4_kb_boundary(rng):
     """The input, the weights and the output each lie across a multiple of 4096."""
     layer = make_layer(rng, kernel=(3, 3), channels=12, filters=12, pad=(1, 1, 1, 1))
@@ -183,6 +184,7 @@ def test_rows_longer_than_a_bank(rng, line_buffer_bytes, memory):
     Bench(config, memory).run(setups)
 
 
+@pytest.mark.slow
 def test_window_and_step_as_long_as_a_bank(rng):
     """A pixel fills its bank, and the next one is a stride of several banks away."""
     channels = TINY.line_bank_words * TINY.in_lanes
