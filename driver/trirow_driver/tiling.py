@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+import trirow_golden
 from trirow_driver.chunks import choose_chunks
 from trirow_driver.constants import pool_filters
 from trirow_driver.operation import Filters, Operation, Sum, UnsupportedError, fixed_scale
@@ -221,7 +222,7 @@ class _Cut:
         source = source.take_columns(columns, max(0, source.columns - columns))
         total = operation.sum
         if index and self.maximum:
-            mantissa, left_shift, right_shift = _one()
+            mantissa, left_shift, right_shift = map(int, trirow_golden.encode_fixed(1.0))
             low, high = operation.low, operation.high
             total = Sum(True, mantissa, left_shift, right_shift, 0, low, high)
         elif self.combination is not None:
@@ -238,12 +239,6 @@ class _Cut:
             left=max(0, left),
             filters=filters,
         )
-
-
-def _one() -> tuple[int, int, int]:
-    """Return mantissa, left and right shift of the scale 1 in mode ``fixed``."""
-    mantissa, shifts = (int(words[0]) for words in fixed_scale(np.ones(1)))
-    return mantissa, shifts & 0xF, shifts >> 8
 
 
 def _partial(target: View) -> View:

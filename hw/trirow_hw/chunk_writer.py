@@ -24,6 +24,7 @@ __all__ = [
     "TableWrite",
     "WeightChunk",
     "WeightWrite",
+    "chunk_writes",
     "describe_chunk",
 ]
 
@@ -93,6 +94,19 @@ def ConstantWrite(config: Config):
     )
 
 
+def chunk_writes(config: Config):
+    """Return the members through which chunks are written; see `WeightReader`."""
+    return {
+        "weight": Out(WeightWrite(config)),
+        "weight_valid": Out(1),
+        "constant": Out(ConstantWrite(config)),
+        "constant_valid": Out(1),
+        "table": Out(TableWrite),
+        "table_valid": Out(1),
+        "groups_loaded": Out(16),
+    }
+
+
 def describe_chunk(m, spans, chunk):
     """Drive the spans of a chunk, which is one of them."""
     m.d.comb += [
@@ -135,13 +149,7 @@ class ChunkWriter(wiring.Component):
                 "answer": In(stream.Signature(8 * config.bus_bytes)),
                 "group_granted": In(1),
                 "tables_granted": In(1),
-                "weight": Out(WeightWrite(config)),
-                "weight_valid": Out(1),
-                "constant": Out(ConstantWrite(config)),
-                "constant_valid": Out(1),
-                "table": Out(TableWrite),
-                "table_valid": Out(1),
-                "groups_loaded": Out(16),
+                **chunk_writes(config),
             }
         )
 

@@ -13,6 +13,7 @@ from .chunk_writer import (
     TableWrite,
     WeightChunk,
     WeightWrite,
+    chunk_writes,
     describe_chunk,
 )
 from .config import CONSTANT_GROUPS, Config
@@ -78,13 +79,7 @@ class WeightReader(wiring.Component):
                 "answer": In(stream.Signature(8 * config.bus_bytes)),
                 "release": In(1),
                 "table_release": In(1),
-                "weight": Out(WeightWrite(config)),
-                "weight_valid": Out(1),
-                "constant": Out(ConstantWrite(config)),
-                "constant_valid": Out(1),
-                "table": Out(TableWrite),
-                "table_valid": Out(1),
-                "groups_loaded": Out(16),
+                **chunk_writes(config),
             }
         )
 
@@ -97,13 +92,8 @@ class WeightReader(wiring.Component):
         wiring.connect(m, fetcher.request, wiring.flipped(self.request))
         wiring.connect(m, wiring.flipped(self.answer), writer.answer)
         wiring.connect(m, arriving.o, writer.i)
-        for name in ("weight", "constant", "table"):
-            valid = f"{name}_valid"
-            m.d.comb += [
-                getattr(self, name).eq(getattr(writer, name)),
-                getattr(self, valid).eq(getattr(writer, valid)),
-            ]
-        m.d.comb += self.groups_loaded.eq(writer.groups_loaded)
+        for name in chunk_writes(self._config):
+            m.d.comb += getattr(self, name).eq(getattr(writer, name))
 
         # Strobes: room for a group or for the tables of a chunk is given out.
         granted, tables_granted = writer.group_granted, writer.tables_granted
