@@ -9,7 +9,7 @@ from trirow_driver.operation import Operation
 from trirow_driver.parts import Part
 from trirow_driver.strips import fits_lines
 from trirow_driver.view import View
-from trirow_hw.config import CONSTANT_GROUPS, Config
+from trirow_hw.config import CONSTANT_GROUPS, SECOND_QUEUE, Config
 
 __all__ = ["SPAN_CYCLES", "choose_chunks"]
 
@@ -60,7 +60,9 @@ def choose_chunks(
     )
     if len(operations) == 1 and pixels == 1 and op.dense:
         # The groups of one pixel come and go: the weights pass through the buffer once.
-        sizes = [min(_MOST_GROUPS, groups - k) for k in range(0, groups, _MOST_GROUPS)]
+        # Sums of parts can be kept on chip, but not of any number of groups.
+        most = _MOST_GROUPS if len(parts) == 1 else SECOND_QUEUE // columns
+        sizes = [min(most, groups - k) for k in range(0, groups, most)]
         return sizes, max(cost.features, cost.fetch) + groups * max(cost.fetch, cost.compute)
     if op.dense:
         return _choose_sizes(cost)

@@ -155,6 +155,13 @@ class Operation:
         """Return the output channels that are computed at once: those of a lane group."""
         return int(config.out_lanes if self.dense else config.depthwise_lanes)
 
+    def columns(self, config: Config) -> int:
+        """Return the columns of results of all pixels; one has results of ``post_lanes`` lanes."""
+        lanes, width = self.lanes(config), int(config.post_lanes)
+        whole, rest = divmod(self.filters.channels, lanes)
+        pixels = self.target.rows * self.target.columns
+        return pixels * (whole * -(-lanes // width) + -(-rest // width))
+
     def group_words(self, config: Config) -> int:
         """Return the words that a lane group takes in the memory of each lane."""
         rows, columns = self.kernel

@@ -1,4 +1,4 @@
-"""Cut filters of which not even one lane group fits: parts, of which int32 sums go to memory."""
+"""Cut filters of which not even one lane group fits: parts, of which int32 sums are passed on."""
 
 from __future__ import annotations
 

@@ -198,8 +198,8 @@ def _weight_fields(operation: Operation, config: Config, address: int) -> dict[s
 def _post_fields(operation: Operation, step: Pass) -> dict[str, int]:
     filters, total = operation.filters, operation.sum
     return {
-        "partial_in": int(step.partial_in is not None),
-        "partial_out": int(step.partial_out is not None),
+        "partial_in": 2 if step.kept_in else int(step.partial_in is not None),
+        "partial_out": 2 if step.kept_out else int(step.partial_out is not None),
         "fixed": int(operation.fixed),
         "prelu": int(filters.second is not None and not operation.fixed),
         "zero_out": operation.zero_out,

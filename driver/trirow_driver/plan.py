@@ -74,8 +74,8 @@ class Step:
 
     @property
     def passes(self) -> int:
-        """Passes of the accelerator."""
-        return len(self.tiling.passes)
+        """Passes of the accelerator, as it counts them: those that write outputs."""
+        return sum(not one.kept_out for one in self.tiling.passes)
 
     @property
     def macs(self) -> int:

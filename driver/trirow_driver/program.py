@@ -113,9 +113,7 @@ def pack(
     builder = ImageBuilder(
         config.bus_bytes, base, alignment=max(config.bus_bytes, DESCRIPTOR_BYTES)
     )
-    builder.add(
-        DESCRIPTORS, "descriptors", size=sum(step.passes for step in plan.steps) * DESCRIPTOR_BYTES
-    )
+    builder.add(DESCRIPTORS, "descriptors", size=_descriptor_count(plan) * DESCRIPTOR_BYTES)
     for step in plan.steps:
         for k, one in enumerate(step.tiling.passes):
             if one.load:
@@ -168,9 +166,13 @@ def _add_blob(
     )
 
 
+def _descriptor_count(plan: Plan) -> int:
+    return sum(len(step.tiling.passes) for step in plan.steps)
+
+
 def _descriptors(plan: Plan, builder: ImageBuilder, config: Config) -> bytes:
     address = builder.address(DESCRIPTORS)
-    total = sum(step.passes for step in plan.steps)
+    total = _descriptor_count(plan)
     packed: list[bytes] = []
     for step in plan.steps:
         blobs = [

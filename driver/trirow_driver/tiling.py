@@ -11,10 +11,10 @@ import trirow_golden
 from trirow_driver.chunks import choose_chunks
 from trirow_driver.constants import pool_filters
 from trirow_driver.operation import Filters, Operation, Sum, UnsupportedError, fixed_scale
-from trirow_driver.parts import Part, cut_filters
+from trirow_driver.parts import cut_filters
 from trirow_driver.strips import cut_output
 from trirow_driver.view import View
-from trirow_hw.config import TABLE_ENTRIES, Config
+from trirow_hw.config import SECOND_QUEUE, TABLE_ENTRIES, Config
 from trirow_hw.descriptor import OP_MAX_POOL, OP_SUM_POOL
 
 __all__ = ["Pass", "Tiling", "tile"]
@@ -37,7 +37,9 @@ class Pass:
     wait, second_wait : bool
         All earlier outputs must have landed before the feature map, or the second operand, is read.
     partial_in, partial_out : View or None
-        int32 sums of an earlier pass that are added, and those that are written.
+        int32 sums of an earlier pass that are read and added, and those that are written.
+    kept_in, kept_out : bool
+        The sums of the pass before are added, and those of this one stay on chip for the next.
     source_is_target, second_is_target : bool
         The feature map, or the second operand, is the output of an earlier pass of the same layer.
     """
@@ -49,6 +51,8 @@ class Pass:
     second_wait: bool = False
     partial_in: View | None = None
     partial_out: View | None = None
+    kept_in: bool = False
+    kept_out: bool = False
     source_is_target: bool = False
     second_is_target: bool = False
 
@@ -79,7 +83,8 @@ def tile(name: str, operations: Sequence[Operation], config: Config) -> Tiling:
     Operations with the same filters are computed chunk by chunk, so that a chunk of weights is read
     once for all of them. Rows that exceed the line buffer are cut into strips of columns; a filter
     of which not even one lane group fits is cut along channels, kernel rows and kernel columns,
-    with int32 partial sums in memory. Nothing is refused for its size.
+    with int32 partial sums that are kept on chip where they are few, else in memory. Nothing is
+    refused for its size.
 
     Parameters
     ----------
@@ -135,34 +140,43 @@ class _Cut:
         first = 0
         for size in self.sizes:
             channels = min(size * self.lanes, self.shape.filters.channels - first)
-            for index, part in enumerate(self.parts):
-                filters = self._filters(first, channels, index)
-                pieces = [
-                    piece
-                    for operation in self.operations
-                    for piece in cut_output(
-                        self._piece(operation, first, part, index, filters), self.config
-                    )
-                ]
-                yield from self._linked(pieces, index)
+            pieces = [self._pieces(first, channels, index) for index in range(len(self.parts))]
+            # All sums of the chunk are kept on chip or none, and they are taken in their order.
+            columns = sum(piece.columns(self.config) for piece in pieces[0])
+            orders = [[piece.target for piece in some] for some in pieces]
+            kept = columns <= SECOND_QUEUE and all(order == orders[0] for order in orders)
+            for index, some in enumerate(pieces):
+                yield from self._linked(some, index, kept)
             first += channels
         if self.combination is not None:
             for k, step in enumerate(self.combination.passes()):
                 yield replace(step, wait=k == 0, source_is_target=True)
 
-    def _linked(self, pieces: Sequence[Operation], index: int) -> Iterator[Pass]:
+    def _pieces(self, first: int, channels: int, index: int) -> list[Operation]:
+        """Return the operations of one chunk of one part, cut to fit the line buffer."""
+        filters = self._filters(first, channels, index)
+        return [
+            piece
+            for operation in self.operations
+            for piece in cut_output(self._piece(operation, first, index, filters), self.config)
+        ]
+
+    def _linked(self, pieces: Sequence[Operation], index: int, kept: bool) -> Iterator[Pass]:
         """Yield the passes of one chunk of one part, which share its weights."""
-        final = index == len(self.parts) - 1
         again = index > 0 and self.maximum
+        adds = index > 0 and not self.maximum
+        goes_on = index < len(self.parts) - 1 and not self.maximum
         for k, piece in enumerate(pieces):
-            sums = _partial(piece.target)
+            sums = None if kept else _partial(piece.target)
             yield Pass(
                 replace(piece, second=piece.target) if again else piece,
                 load=k == 0,
                 keep=k < len(pieces) - 1,
-                second_wait=index > 0 and k == 0,
-                partial_in=sums if index and not self.maximum else None,
-                partial_out=None if final or self.maximum else sums,
+                second_wait=index > 0 and k == 0 and (again or not kept),
+                partial_in=sums if adds else None,
+                partial_out=sums if goes_on else None,
+                kept_in=adds and kept,
+                kept_out=goes_on and kept,
                 second_is_target=again,
             )
 
@@ -206,11 +220,9 @@ class _Cut:
             tables = ()
         return replace(filters.slice(outputs, weights), tables=tables)
 
-    def _piece(
-        self, operation: Operation, first: int, part: Part, index: int, filters: Filters
-    ) -> Operation:
+    def _piece(self, operation: Operation, first: int, index: int, filters: Filters) -> Operation:
         """Return an operation for one part of the filters and the channels of one chunk."""
-        channels = filters.channels
+        part, channels = self.parts[index], filters.channels
         dense = operation.dense
         source = operation.source.take_channels(
             *((part.channel, part.channels) if dense else (first, channels))

@@ -16,6 +16,7 @@ __all__ = [
     "MAX_STRIDE",
     "PRESETS",
     "REQUANTISE_MODES",
+    "SECOND_QUEUE",
     "TABLE_ENTRIES",
     "TABLE_ENTRY_BYTES",
     "WIDE_CONSTANT_BYTES",
@@ -44,6 +45,9 @@ REQUANTISE_MODES = ("float32", "fixed")
 CONSTANT_GROUPS = 64
 #: Most columns of lanes: the results of a lane group wait in one queue.
 MAX_STAGES = 64
+#: Columns of the second operand that wait for the array, or of int32 sums that are kept on chip: as
+#: many as a block RAM of 16 bits has.
+SECOND_QUEUE = 256
 #: Banks of the line buffer: one for each row of a 3-row kernel.
 BANKS = 3
 

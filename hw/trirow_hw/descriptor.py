@@ -131,8 +131,8 @@ FIELDS: list[tuple[str, object, str]] = [
     ("sum_low", signed(8), "its lower clip bound"),
     ("sum_high", signed(8), "its upper clip bound"),
     # Behind the array.
-    ("partial_in", unsigned(8), "1: int32 sums of an earlier pass are added in place of the bias"),
-    ("partial_out", unsigned(8), "1: int32 sums are written"),
+    ("partial_in", unsigned(8), "int32 sums in place of the bias, 1: read, 2: kept on chip"),
+    ("partial_out", unsigned(8), "1: int32 sums are written, 2: they are kept for the next pass"),
     ("fixed", unsigned(8), "requantisation mode, 1: fixed, 0: float32"),
     ("prelu", unsigned(8), "1: the second scale is that of negative sums"),
     ("zero_out", signed(8), "zero point of the output"),

@@ -6,11 +6,12 @@ from amaranth.hdl import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import Config
+from .config import SECOND_QUEUE, Config
 from .delay import delay
 from .queue import Queue
 from .requantise import Requantiser
-from .results import PASS_QUEUE, SECOND_QUEUE, Column, Outputs, Reservation, Results, Totals
+from .results import PASS_QUEUE, Column, Outputs, Reservation, Results, Totals
+from .second_reader import SecondColumn
 from .tables import Constants, Tables
 from .tap_issuer import GroupTag
 from .weight_reader import ConstantWrite, TableWrite
@@ -22,6 +23,8 @@ PostPass = data.StructLayout(
     {
         "partial_in": 1,
         "partial_out": 1,
+        "kept_in": 1,
+        "kept_out": 1,
         "fixed": 1,
         "prelu": 1,
         "zero_out": signed(8),
@@ -54,6 +57,13 @@ class PostProcess(wiring.Component):
     left that queue before a column of another pass is let into the array, so that results stay in
     order; this costs about two latencies for a pass that combines.
 
+    Sums that are kept on chip (``kept_out``) go back into the queue of the second operand, where
+    a later pass finds them (``kept_in``, with ``partial_in``). At most ``SECOND_QUEUE`` columns
+    fit; more are lost, and a pass waits for them for ever. A column of the reader enters the queue
+    only when as many passes that took kept sums and kept none have ended as are before its own
+    pass, so it cannot come between kept sums. Of passes that are here or in the sequencer's queue,
+    6 together, a number of 3 bits tells them apart.
+
     Throughput a column a cycle; every other cycle with ``combine``; a column each 4 cycles with
     ``partial_out`` (fewer where 4 bytes of its lanes fill fewer outputs). Latency from ``done`` to
     ``o`` 7 cycles and that of the requantiser; with ``combine`` 13 cycles and twice that.
@@ -69,7 +79,7 @@ class PostProcess(wiring.Component):
     Members
     -------
     i : In(stream.Signature(PostPass))
-        Passes. One that writes partial sums does not combine, one that reads them neither.
+        Passes. One with partial sums, read, written or kept, does not combine.
     constant : In(ConstantWrite), constant_valid : In(1)
     table : In(TableWrite), table_valid : In(1)
     tag : In(GroupTag), tag_valid : In(1)
@@ -78,8 +88,8 @@ class PostProcess(wiring.Component):
         next group already before ``tag_valid``.
     room : Out(1)
         The group of ``tag`` may come; combinational in ``tag``.
-    second : In(stream.Signature(32 * post_lanes))
-        Columns of the second operand; see `SecondReader`.
+    second : In(stream.Signature(SecondColumn))
+        Columns of the second operand.
     sums : In(ArrayLayout(signed(32), post_lanes)), done : In(1)
         From the array: first column of a group, the others in the cycles that follow.
     o : Out(stream.Signature(Outputs))
@@ -102,7 +112,7 @@ class PostProcess(wiring.Component):
                 "tag": In(GroupTag),
                 "tag_valid": In(1),
                 "room": Out(1),
-                "second": In(stream.Signature(32 * config.post_lanes)),
+                "second": In(stream.Signature(SecondColumn(config))),
                 "sums": In(data.ArrayLayout(signed(32), config.post_lanes)),
                 "done": In(1),
                 "o": Out(stream.Signature(Outputs(config))),
@@ -121,13 +131,13 @@ class PostProcess(wiring.Component):
         )
         m.submodules.results = results = Results(config=config)
         wiring.connect(m, wiring.flipped(self.i), passes.i)
-        wiring.connect(m, wiring.flipped(self.second), second.i)
         wiring.connect(m, results.o, wiring.flipped(self.o))
 
         again = Signal()  # a column goes to the requantisers again
         self._elaborate_room(m, tags.i, second.i, results.freed, again)
         here, constants = self._elaborate_sums(m, tags.o)
         column = self._elaborate_column(m, here, passes.o, results.again.payload.count)
+        loop_ends = passes.o.ready & passes.o.payload.kept_in & ~passes.o.payload.kept_out
         requantisers = self._elaborate_requantisers(
             m, here.valid, passes.o.payload, constants, second.o.payload, results.again.payload.data
         )
@@ -136,6 +146,7 @@ class PostProcess(wiring.Component):
         to_result = requantisers[0].latency - 1
         r_column = delay(m, t_column, to_result, name="result", reset_less=False)
         self._elaborate_results(m, t_column, r_column, requantisers, second.o.payload, results)
+        self._elaborate_second(m, second.i, t_column, requantisers, loop_ends)
 
         if self._combines:
             m.d.comb += again.eq(results.again.valid & ~here.valid)
@@ -216,6 +227,7 @@ class PostProcess(wiring.Component):
             m.d.comb += [
                 column.count.eq(here.count),
                 column.partial_out.eq(spec.partial_out),
+                column.kept_out.eq(spec.kept_out),
                 column.table.eq(spec.table),
                 column.combine.eq(spec.combine if self._combines else 0),
                 column.tables_end.eq(here.pass_end & has_tables),
@@ -257,6 +269,20 @@ class PostProcess(wiring.Component):
             lanes.append(lane)
         return lanes
 
+    def _elaborate_second(self, m, queue, t_column, requantisers, loop_ends):
+        """Fill the queue of the second operand: with sums that are kept, or from the reader."""
+        loops, own, kept = Signal(3), Signal(), Signal()
+        m.d.sync += loops.eq(loops + loop_ends)
+        m.d.comb += [
+            own.eq(self.second.payload.loops == loops),
+            kept.eq(t_column.valid & t_column.kept_out),
+            queue.valid.eq(kept | (self.second.valid & own)),
+            queue.payload.eq(
+                Mux(kept, Cat(lane.total for lane in requantisers), self.second.payload.data)
+            ),
+            self.second.ready.eq(queue.ready & own & ~kept),
+        ]
+
     def _elaborate_results(self, m, t_column, r_column, requantisers, second, results):
         """Look results up; keep them, sums of table entries, and the totals of ``t_column``."""
         lanes = range(self._config.post_lanes)
@@ -272,7 +298,7 @@ class PostProcess(wiring.Component):
             tables.place.eq(r_column.place),
             tables.first.eq(values),
             tables.second.eq(Cat(second[32 * k : 32 * k + 8] for k in lanes)),
-            results.i_valid.eq(s_column.valid & (s_column.combine == 0)),
+            results.i_valid.eq(s_column.valid & (s_column.combine == 0) & ~s_column.kept_out),
             results.i.wide.eq(s_column.partial_out),
             results.i.count.eq(s_column.count),
             results.i.data.eq(Mux(s_column.table, looked_up, s_values)),

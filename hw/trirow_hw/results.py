@@ -6,14 +6,13 @@ from amaranth.hdl import Array, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from .config import MAX_STAGES, Config
+from .config import MAX_STAGES, SECOND_QUEUE, Config
 from .queue import Queue
 from .tap_issuer import GroupTag
 
 __all__ = [
     "PASS_QUEUE",
     "RESULT_QUEUE",
-    "SECOND_QUEUE",
     "SUM_BYTES",
     "Column",
     "Outputs",
@@ -25,8 +24,6 @@ __all__ = [
 
 #: Columns of results on the way or waiting for the output writer.
 RESULT_QUEUE = MAX_STAGES
-#: Columns of the second operand that wait for the array.
-SECOND_QUEUE = MAX_STAGES
 #: Passes of which some group is on the way, or the next one.
 PASS_QUEUE = 4
 #: Bytes of a sum that leaves as it is.
@@ -48,6 +45,7 @@ def Column(config: Config):
             "valid": 1,
             "count": range(config.post_lanes + 1),
             "partial_out": 1,
+            "kept_out": 1,
             "table": 1,
             "combine": 2,
             "place": 1,
@@ -163,8 +161,8 @@ class Results(wiring.Component):
 class Reservation(wiring.Component):
     """Say whether a group may be let into the array, and keep account of what it will take.
 
-    A group needs a place for the result of each of its columns, and the columns of its second
-    operand must be there. The first group of a pass also waits until no column of the pass before
+    A group needs a place for the result of each of its columns, unless its sums are kept on chip,
+    and the columns of its second operand must be there. The first group of a pass also waits until no column of the pass before
     has to go to the requantisers again.
 
     Parameters
@@ -208,7 +206,7 @@ class Reservation(wiring.Component):
         tag, columns = self.tag, self.tag.columns
         free = Signal(range(RESULT_QUEUE + 1), init=RESULT_QUEUE)
         second_free = Signal(range(SECOND_QUEUE + 1))
-        taken = Mux(self.tag_valid, columns, 0)
+        taken = Mux(self.tag_valid & ~tag.kept_out, columns, 0)
         second_taken = Mux(self.tag_valid & tag.second, columns, 0)
         m.d.sync += [
             free.eq(free + self.freed - taken),

@@ -12,21 +12,32 @@ from .read_port import ReadRequest
 from .spans import BurstSplitter, Spans
 from .unpacker import Unpacker
 
-__all__ = ["SecondPass", "SecondReader", "beat_places"]
+__all__ = ["SecondColumn", "SecondPass", "SecondReader", "beat_places"]
 
 #: What the reader of the second operand needs to know of a pass. ``wait``: earlier outputs must
-#: have landed; ``four_bytes``: the values are int32.
+#: have landed; ``four_bytes``: the values are int32; ``loops``: passes before it that take
+#: sums kept on chip and keep none, modulo 8; see `trirow_hw.post_process.PostProcess`.
 SecondPass = data.StructLayout(
     {
         "spans": Spans,
         "wait": 1,
         "four_bytes": 1,
+        "loops": 3,
         "groups": 16,
         "group_lanes": 8,
         "last_lanes": 8,
         "index": 16,
     }
 )
+
+
+def SecondColumn(config: Config):
+    """Return the layout of a column: lane k in the bits of ``data`` from 32 k on.
+
+    A value of one byte is in the low byte, the bits above it are undefined, and so are lanes that
+    the group does not have. ``loops`` is that of the pass.
+    """
+    return data.StructLayout({"data": 32 * config.post_lanes, "loops": 3})
 
 
 def beat_places(config: Config) -> int:
@@ -63,9 +74,7 @@ class SecondReader(wiring.Component):
         Some answer to this reader is due.
     request : Out(stream.Signature(ReadRequest)), answer : In(stream.Signature(8 * bus_bytes))
         To and from the read port.
-    o : Out(stream.Signature(32 * post_lanes))
-        A column: lane k in the bits from 32 k on; a value of one byte in the low byte, the bits
-        above it are undefined, and so are lanes that the group does not have.
+    o : Out(stream.Signature(SecondColumn))
     waits : Out(1)
         A pass waits for earlier outputs to land.
     """
@@ -80,7 +89,7 @@ class SecondReader(wiring.Component):
                 "on_the_way": In(1),
                 "request": Out(stream.Signature(ReadRequest)),
                 "answer": In(stream.Signature(8 * config.bus_bytes)),
-                "o": Out(stream.Signature(32 * config.post_lanes)),
+                "o": Out(stream.Signature(SecondColumn(config))),
                 "waits": Out(1),
             }
         )
@@ -185,7 +194,7 @@ class SecondReader(wiring.Component):
                 column_ends.eq(left_next <= word_bytes),
                 want.eq(Mux(left_next <= word_bytes, left_next, word_bytes)),
             ]
-        self._elaborate_output(m, unpacker, spec.four_bytes, column_ends, word_bytes)
+        self._elaborate_output(m, unpacker, spec, column_ends, word_bytes)
 
     def _elaborate_lanes(self, m, spec, begins, advances):
         """Walk the columns of the groups; return the bytes of the column that comes next."""
@@ -208,20 +217,21 @@ class SecondReader(wiring.Component):
                 m.d.sync += groups_left.eq(groups_next)
         return Mux(spec.four_bytes, values << 2, values)
 
-    def _elaborate_output(self, m, unpacker, four_bytes, column_ends, word_bytes):
+    def _elaborate_output(self, m, unpacker, spec, column_ends, word_bytes):
         """Put the words of a column together; values of one byte are spread over the lanes."""
         width = self._config.post_lanes
         words = -(-4 * width // word_bytes)
         number = Signal(range(words))
-        column = self.o.payload
+        column = self.o.payload.data
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.If(unpacker.take):
             m.d.sync += [
                 self.o.valid.eq(column_ends),
+                self.o.payload.loops.eq(spec.loops),
                 number.eq(Mux(column_ends, 0, number + 1)),
             ]
-            with m.If(four_bytes):
+            with m.If(spec.four_bytes):
                 for k in range(words):
                     part = column[8 * word_bytes * k : 8 * word_bytes * (k + 1)]
                     with m.If(number == k):

@@ -63,7 +63,8 @@ class Sequencer(wiring.Component):
     features, weights, window, issue, post, second, output : Out(stream.Signature(...))
         Parts of the passes for the units.
     passes : Out(16)
-        Passes handed out since the start.
+        Passes handed out since the start. One that keeps its sums on chip does not count: it has the
+        index of the pass behind it.
     finished : Out(1)
         The last one has been.
     bad : Out(1)
@@ -101,7 +102,9 @@ class Sequencer(wiring.Component):
             self.request.payload.index.eq(self.passes),
             self.request.payload.urgent.eq(1),
         ]
-        queues = self._elaborate_parts(m, fields)
+        keeps_sums = fields.partial_out[1]
+        loops = Signal(3)
+        queues = self._elaborate_parts(m, fields, loops)
         bad = Signal()
         kept = Signal()
         m.d.comb += bad.eq(self._bad_field(m, fields, address, kept) | (check != CHECK))
@@ -148,9 +151,10 @@ class Sequencer(wiring.Component):
                     for queue, wanted in queues:
                         m.d.comb += queue.i.valid.eq(wanted)
                     m.d.sync += [
-                        self.passes.eq(self.passes + 1),
+                        self.passes.eq(self.passes + ~keeps_sums),
                         address.eq(fields.next),
                         kept.eq(fields.keep_weights),
+                        loops.eq(loops + (fields.partial_in[1] & ~keeps_sums)),
                     ]
                     m.next = "REQUEST"
                     with m.If(fields.last):
@@ -163,12 +167,14 @@ class Sequencer(wiring.Component):
                 m.d.comb += self.bad.eq(1)
         return m
 
-    def _elaborate_parts(self, m, fields):
+    def _elaborate_parts(self, m, fields, loops):
         """Fill each unit's part from the fields of the same name; return the queues.
 
         A pass without weights of its own has no part for the weight reader, one without a second
-        operand none for its reader.
+        operand none for its reader, one that keeps its sums on chip none for the writer. ``loops``:
+        see `SecondPass`.
         """
+        kept_in, kept_out = fields.partial_in[1], fields.partial_out[1]
         special = {
             "features.spans.first": fields.in_first,
             "weights.address": fields.weight_address,
@@ -176,9 +182,14 @@ class Sequencer(wiring.Component):
             "window.depthwise": fields.op != descriptor.OP_DENSE,
             "issue.depthwise": fields.op != descriptor.OP_DENSE,
             "issue.maximum": fields.op == descriptor.OP_MAX_POOL,
-            "issue.second": fields.second_bytes != 0,
+            "issue.second": (fields.second_bytes != 0) | kept_in,
+            "issue.kept_out": kept_out,
+            "post.partial_in": fields.partial_in != 0,
+            "post.kept_in": kept_in,
+            "post.kept_out": kept_out,
             "second.wait": fields.second_wait,
             "second.four_bytes": fields.partial_in,
+            "second.loops": loops,
         }
         for part, prefix in (("features", "in"), ("second", "second"), ("output", "out")):
             spans = f"{part}.spans"
@@ -199,7 +210,11 @@ class Sequencer(wiring.Component):
                     value = special[where] if where in special else fields[name]
                     m.d.comb += view[name].eq(value)
 
-        wanted = {"weights": fields.load_weights, "second": fields.second_bytes != 0}
+        wanted = {
+            "weights": fields.load_weights,
+            "second": fields.second_bytes != 0,
+            "output": ~kept_out,
+        }
         queues = []
         for name, shape in _PARTS.items():
             m.submodules[f"{name}_queue"] = queue = Queue(shape, depth=PASS_QUEUE)
@@ -224,7 +239,8 @@ class Sequencer(wiring.Component):
             "version": (descriptor.VERSION, descriptor.VERSION),
             "op": (descriptor.OP_DENSE, descriptor.OP_MAX_POOL),
             **dict.fromkeys(("last", "wait", "load_weights", "keep_weights", "wide"), flag),
-            **dict.fromkeys(("partial_in", "partial_out", "prelu", "table", "second_wait"), flag),
+            **dict.fromkeys(("prelu", "table", "second_wait"), flag),
+            **dict.fromkeys(("partial_in", "partial_out"), (0, 2)),
             "fixed": (
                 int("float32" not in config.requantise_modes),
                 int("fixed" in config.requantise_modes),
@@ -265,8 +281,8 @@ class Sequencer(wiring.Component):
         ``address``: of the descriptor. ``kept``: the pass before keeps its weights.
         """
         config = self._config
-        names = ("last", "load_weights", "keep_weights", "partial_in", "partial_out", "table")
-        last, load, keep, partial_in, partial_out, table = (fields[name][0] for name in names)
+        names = ("last", "load_weights", "keep_weights", "partial_in", "table")
+        last, load, keep, read_sums, table = (fields[name][0] for name in names)
         # The groups of one pixel come and go; those of several have to be there together, and so
         # have those of several passes.
         streams = (fields.out_rows == 1) & (fields.out_columns == 1) & load & ~keep
@@ -291,8 +307,9 @@ class Sequencer(wiring.Component):
             fields.out_span > fields.out_bytes,
             has_second & (fields.second_span > fields.second_bytes),
             has_second & ((fields.second_span == 0) | (fields.second_line == 0)),
-            has_second != (combines | partial_in),
-            combines & (partial_in | partial_out),
+            has_second != (combines | read_sums),
+            combines & (fields.partial_in.any() | fields.partial_out.any()),
+            fields.partial_out[1] & last,
             combines & ~tables[2],
             table & tables[0],
             ~Cat(tables).any(),

@@ -34,6 +34,7 @@ IssuePass = data.StructLayout(
         "zero_in": signed(8),
         "keep_weights": 1,
         "second": 1,
+        "kept_out": 1,
         "index": 16,
     }
 )

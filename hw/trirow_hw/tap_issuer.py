@@ -19,14 +19,15 @@ from .tap_addresses import IssuePass, Mask, TapAddresses
 __all__ = ["GroupTag", "IssuePass", "Mask", "Stall", "TapIssuer"]
 
 #: What follows a lane group's sums: place of its constants, its channels and the columns of the
-#: array that they take, whether a second operand is due for them, whether the ring's place is free
-#: behind it, and whether the pass ends.
+#: array that they take, whether a second operand is due for them, whether they are kept on chip,
+#: whether the ring's place is free behind it, and whether the pass ends.
 GroupTag = data.StructLayout(
     {
         "group": range(CONSTANT_GROUPS),
         "lanes": 8,
         "columns": 8,
         "second": 1,
+        "kept_out": 1,
         "release": 1,
         "pass_end": 1,
     }
@@ -70,8 +71,9 @@ class TapIssuer(wiring.Component):
     tap : Out(Tap)
         To the array.
     tag : Out(GroupTag), tag_valid : Out(1)
-        Strobe at the last tap of a group. ``tag.columns``, ``tag.lanes`` and ``tag.second`` are
-        those of the group that ends next in all cycles, as long as a pass is there.
+        Strobe at the last tap of a group. ``tag.columns``, ``tag.lanes``, ``tag.second`` and
+        ``tag.kept_out`` are those of the group that ends next in all cycles, as long as a pass is
+        there.
     release : Out(Release), release_valid : Out(1)
         Places of the line buffer that are free now. The memory reads them for the last time 2
         cycles after this strobe, and the feature reader writes them 3 cycles after at the
@@ -137,6 +139,7 @@ class TapIssuer(wiring.Component):
             self.tag.lanes.eq(Mux(last_group, spec.last_lanes, spec.group_lanes)),
             self.tag.columns.eq(Mux(last_group, spec.last_columns, spec.columns)),
             self.tag.second.eq(spec.second),
+            self.tag.kept_out.eq(spec.kept_out),
             self.tag.release.eq(pixel.pass_end & ~spec.keep_weights),
             self.tag.pass_end.eq(pixel.pass_end & pixel_ends),
         ]

@@ -5,12 +5,14 @@ It knows what the fields mean and nothing of layers, so a wrong field gives wron
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
 from trirow_driver.image import DdrImage
 from trirow_driver.program import DESCRIPTORS
 from trirow_golden import requantise, requantise_fixed
-from trirow_hw.config import CONSTANT_GROUPS, Config
+from trirow_hw.config import CONSTANT_GROUPS, SECOND_QUEUE, Config
 from trirow_hw.descriptor import (
     DESCRIPTOR_BYTES,
     OP_DENSE,
@@ -29,6 +31,7 @@ class Emulator:
         self.first = image.address(DESCRIPTORS)
         self.weights = None
         self.kept = 0
+        self.kept_sums: deque[np.ndarray] = deque()
         self.landed = 0
 
     def run(self) -> None:
@@ -202,12 +205,19 @@ class Emulator:
         sums = self._sums(f)
         words = np.array([list(row) for row in constants], np.int64)
         second = self._read(f, "second") if f["second_bytes"] else None
-        if f["partial_in"]:
+        if f["partial_in"] == 2:
+            sums = sums + self.kept_sums.popleft()
+        elif f["partial_in"]:
             assert second is not None
             sums = sums + second.view("<i4").reshape(sums.shape)
         else:
             sums = sums + words[:, 0].astype(np.uint32).view(np.int32)
         sums = sums.astype(np.int32)
+        if f["partial_out"] == 2:
+            self.kept_sums.append(sums)
+            columns = (-(-s.shape[1] // self.config.post_lanes) * len(s) for s in self.kept_sums)
+            assert sum(columns) <= SECOND_QUEUE
+            return
         where = self._walk(f, "out")
         if f["partial_out"]:
             self.memory[where] = np.frombuffer(sums.astype("<i4").tobytes(), np.uint8)

@@ -273,15 +273,24 @@ def test_options_of_constants():
 
 def test_int32_sums_by_hand():
     """A filter of twice what a lane holds: two halves of the channels, sums of 4 bytes between."""
-    layer = conv((3, 1, 1, 2000))
-    steps = tiled(layer, 2, 1, TINY).passes
+    layer = conv((3, 3, 3, 120))
+    steps = tiled(layer, 17, 17, TINY).passes
     assert len(steps) == 2
     first, second = (pass_fields("conv1", step, TINY, PLACES) for step in steps)
-    has(first, {"partial_out": 1, "partial_in": 0, "out_address": 0x6000, "out_bytes": 24})
-    has(first, {"in_span": 1000, "in_gap": 1000, "spacing": 12, "second_bytes": 0})
-    has(second, {"partial_out": 0, "partial_in": 1, "out_address": 0x4005, "out_bytes": 6})
-    has(second, {"second_address": 0x6000, "second_bytes": 24, "second_wait": 1})
-    assert second["in_address"] == first["in_address"] + 1000
+    has(first, {"partial_out": 1, "partial_in": 0, "out_address": 0x6000, "out_bytes": 2700})
+    has(first, {"in_span": 60, "in_gap": 60, "spacing": 12, "second_bytes": 0})
+    has(second, {"partial_out": 0, "partial_in": 1, "out_address": 0x4005, "out_bytes": 675})
+    has(second, {"second_address": 0x6000, "second_bytes": 2700, "second_wait": 1})
+    assert second["in_address"] == first["in_address"] + 60
+
+
+def test_sums_that_stay_on_chip_by_hand():
+    """Neither a second operand nor room for four bytes of each sum."""
+    steps = tiled(conv((3, 1, 1, 2000)), 2, 1, TINY).passes
+    first, second = (pass_fields("conv1", step, TINY, PLACES) for step in steps)
+    has(first, {"partial_out": 2, "partial_in": 0, "spacing": 3, "second_bytes": 0})
+    has(second, {"partial_out": 0, "partial_in": 2, "spacing": 3, "second_bytes": 0})
+    has(second, {"out_address": 0x4005, "out_bytes": 6, "second_wait": 0})
 
 
 # Rows
@@ -360,5 +369,5 @@ def test_sums_of_too_many_columns():
     config = Config("slow", 2, 64, 1, 6144, 4096, 2)
     text = r"^layer 'conv1': its filters exceed the weight buffer, and int32 sums of 64 x 1 lanes"
     with pytest.raises(UnsupportedError, match=text):
-        fields_of(conv((64, 1, 1, 200)), 1, 2, config=config)
-    assert fields_of(conv((63, 1, 1, 200)), 1, 2, config=config)["spacing"] == 252
+        fields_of(conv((64, 1, 1, 200)), 1, 5, config=config)
+    assert fields_of(conv((63, 1, 1, 200)), 1, 5, config=config)["spacing"] == 252

@@ -196,13 +196,34 @@ def test_parts_cover_each_weight_once_and_fit(config, shape):
 
 def test_sums_go_through_memory():
     """The first part writes them, the last one reads them, those between do both."""
-    passes = tiled(conv((3, 1, 1, 3000)), 2, 1, TINY).passes
+    passes = tiled(conv((3, 3, 3, 230)), 25, 12, TINY).passes
     assert len(passes) == 3
+    assert not any(step.kept_in or step.kept_out for step in passes)
     assert [step.partial_in is not None for step in passes] == [False, True, True]
     assert [step.partial_out is not None for step in passes] == [True, True, False]
     assert [step.second_wait for step in passes] == [False, True, True]
-    assert tiled(conv((3, 1, 1, 3000)), 2, 1, TINY).partial
-    assert not tiled(conv((3, 1, 1, 30)), 2, 1, TINY).partial
+    assert tiled(conv((3, 3, 3, 230)), 25, 12, TINY).partial
+    assert not tiled(conv((3, 3, 3, 30)), 25, 12, TINY).partial
+
+
+def test_few_sums_stay_on_chip():
+    """256 columns of results have room: of one channel in `tiny`, in which a group has 4."""
+    for rows, columns, channels, kept in [
+        *((8, 8, 4, True), (5, 13, 4, False), (17, 5, 3, True), (17, 15, 1, True)),
+        (18, 15, 1, False),
+    ]:
+        tiling = tiled(conv((channels, 3, 3, 120)), rows + 2, columns + 2, TINY)
+        assert [step.kept_in for step in tiling.passes] == [False, kept]
+        assert [step.kept_out for step in tiling.passes] == [kept, False]
+        assert tiling.partial == (not kept)
+        if kept:
+            assert not any(step.partial_in or step.second_wait for step in tiling.passes)
+
+
+def test_sums_of_one_pixel_always_stay_on_chip():
+    tiling = tiled(conv((1000, 1, 1, 3000)), 1, 1, TINY)
+    assert not tiling.partial
+    assert [step.operation.filters.channels for step in tiling.passes] == [256] * 9 + [232] * 3
 
 
 def test_tables_come_with_the_last_part():

@@ -50,6 +50,8 @@ def post_process(spec, constants, chunk, total, second):
     bias, scale, other = constants
     places = [(0, 0), (1, second & 255)]
     total += second if spec["partial_in"] else bias
+    if spec["kept_out"]:
+        return b""
     if spec["partial_out"]:
         return total.to_bytes(4, "little", signed=True)
     if spec["fixed"]:
@@ -94,6 +96,7 @@ class Group:
     columns: int
     spacing: int
     second: int
+    kept_out: int
     release: bool
     pass_end: bool
     tables_end: bool
@@ -126,8 +129,8 @@ def random_scale(generator, fixed):
     return words
 
 
-def random_chunk(generator, config, kind, chunks):
-    lanes, groups = config.out_lanes, generator.randint(1, 3)
+def random_chunk(generator, config, kind, chunks, groups=None):
+    lanes, groups = config.out_lanes, groups or generator.randint(1, 3)
     constants = [
         [
             (generator.randint(-(1 << 20), 1 << 20), *random_scale(generator, kind["fixed"]))
@@ -155,11 +158,22 @@ def kinds(config):
         if not combine or not (partial_in or partial_out):
             for fixed, prelu in scalings:
                 flags = (partial_in, partial_out, table, combine, fixed, prelu)
-                yield dict(zip(names, flags, strict=True))
+                yield dict(zip(names, flags, strict=True), kept_in=0, kept_out=0)
 
 
-def random_pass(generator, config, kind, chunk, keep, tight):
-    """Return the fields of a pass and its groups."""
+def random_shape(generator, config):
+    """Return the channels of the last lane group and of the others, and the pixels."""
+    last_lanes = generator.randint(1, config.out_lanes)
+    group_lanes = generator.choice([config.out_lanes, generator.randint(1, config.out_lanes)])
+    return last_lanes, group_lanes, generator.randint(1, 4)
+
+
+def random_pass(generator, config, kind, chunk, keep, tight, *, shape=None, kept=(), loops=0):
+    """Return the fields of a pass and its groups.
+
+    ``shape``: see `random_shape`. ``kept``: sums that earlier passes keep, which this one takes
+    from and adds to. ``loops``: passes before it which take such sums and keep none.
+    """
     spec = {
         **kind,
         **random_bounds(generator, "", "zero_out"),
@@ -172,9 +186,7 @@ def random_pass(generator, config, kind, chunk, keep, tight):
     }
     width, groups = config.post_lanes, []
     second = int(spec["partial_in"] or spec["combine"] != 0)
-    last_lanes = generator.randint(1, config.out_lanes)
-    group_lanes = generator.choice([config.out_lanes, generator.randint(1, config.out_lanes)])
-    pixels = generator.randint(1, 4)
+    last_lanes, group_lanes, pixels = shape or random_shape(generator, config)
     factor = 1 if tight else 4 if spec["partial_out"] else 2 if spec["combine"] else 1
     for pixel, k in itertools.product(range(pixels), range(len(chunk.constants))):
         last, ends = k == len(chunk.constants) - 1, pixel == pixels - 1
@@ -184,14 +196,21 @@ def random_pass(generator, config, kind, chunk, keep, tight):
         columns = -(-lanes // width)
         tables_end = bool(ends and last and chunk.tables and not keep)
         group = Group(
-            *(chunk, k, lanes, columns, factor * columns, second),
+            *(chunk, k, lanes, columns, factor * columns, second, spec["kept_out"]),
             *(bool(ends and not keep), ends and last, tables_end, sums),
         )
         for start in range(0, lanes, width):
             # Whatever is not defined is random.
             operands = [generator.randint(-(1 << 30), 1 << 30) for _ in range(width)]
-            group.seconds.append(sum((v & 0xFFFF_FFFF) << 32 * n for n, v in enumerate(operands)))
-            values = zip(chunk.constants[k][start:], sums[start:], operands, strict=False)
+            if spec["kept_in"]:
+                operands = kept.popleft()
+            else:
+                word = sum((v & 0xFFFF_FFFF) << 32 * n for n, v in enumerate(operands))
+                group.seconds.append(word | loops % 8 << 32 * width)
+            values = [*zip(chunk.constants[k][start:], sums[start:], operands, strict=False)]
+            if spec["kept_out"]:
+                both = [s + (r if spec["kept_in"] else c[0]) for c, s, r in values]
+                kept.append(both[:width])
             data = b"".join(post_process(spec, c, chunk, s, r) for c, s, r in values)
             group.outputs += [data[n : n + width] for n in range(0, len(data), width)]
         groups.append(group)
@@ -199,17 +218,45 @@ def random_pass(generator, config, kind, chunk, keep, tight):
 
 
 def random_passes(generator, config, wanted, *, tight=False):
-    """Return passes of the kinds, in random order; some use the chunk of the pass before."""
+    """Return passes of the kinds, in random order; some use the chunk of the pass before.
+
+    Passes without sums in memory stand at the end of a loop of some that keep theirs on chip.
+    """
     chunks, passes, groups = [], [], []
+    loops = 0
     wanted = list(wanted)
     generator.shuffle(wanted)
-    for kind in wanted:
-        chunk = random_chunk(generator, config, kind, chunks)
+
+    def add(kind, keeps, size=None, **options):
+        chunk = random_chunk(generator, config, kind, chunks, size)
         chunks.append(chunk)
-        for keep in generator.choice([[0], [0], [1, 0]]):
-            spec, more = random_pass(generator, config, kind, chunk, keep, tight)
+        for keep in keeps:
+            spec, more = random_pass(
+                generator, config, kind, chunk, keep, tight, loops=loops, **options
+            )
             passes.append(spec)
-            groups += more
+            groups.extend(more)
+
+    for kind in wanted:
+        if kind["partial_in"] or kind["partial_out"] or kind["combine"] or generator.random() < 0.3:
+            add(kind, generator.choice([[0], [0], [1, 0]]))
+            continue
+        kept, length, count = deque(), generator.randint(2, 4), generator.randint(1, 2)
+        shapes, size = (
+            [random_shape(generator, config) for _ in range(count)],
+            generator.randint(1, 3),
+        )
+        for k in range(length):
+            first, last = k == 0, k == length - 1
+            flags = {
+                "partial_in": int(not first),
+                "kept_in": int(not first),
+                "kept_out": int(not last),
+            }
+            for shape in shapes:
+                add(kind | flags, [0], size, shape=shape, kept=kept)
+                loops += last
+        assert not kept
     return passes, groups, chunks
 
 
@@ -292,6 +339,7 @@ class Bench:
             "lanes": group.lanes,
             "columns": group.columns,
             "second": group.second,
+            "kept_out": group.kept_out,
             "release": group.release,
             "pass_end": group.pass_end,
         }

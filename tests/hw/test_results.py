@@ -5,11 +5,11 @@ from collections import deque
 
 import pytest
 
-from trirow_hw.config import PRESETS
+from trirow_hw.config import PRESETS, SECOND_QUEUE
 from trirow_hw.mac_array import MacArray
 from trirow_hw.post_process import PostPass, PostProcess
 from trirow_hw.requantise import Requantiser
-from trirow_hw.results import RESULT_QUEUE, SECOND_QUEUE
+from trirow_hw.results import RESULT_QUEUE
 from trirow_sim.stream_kit import run, send
 from trirow_sim.unit_kit import pack
 
@@ -113,7 +113,7 @@ def test_second_operand_is_taken_ahead():
             taken += ready
         assert taken == SECOND_QUEUE
 
-    run(unit, testbench, max_cycles=500)
+    run(unit, testbench, max_cycles=3 * SECOND_QUEUE)
 
 
 @pytest.mark.parametrize(

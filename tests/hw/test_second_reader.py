@@ -50,6 +50,7 @@ def random_pass(generator, config, index):
         columns += [min(config.post_lanes, lanes - k) for k in range(0, lanes, config.post_lanes)]
     spans, addresses = random_spans(generator, sum(columns) << 2 * four_bytes)
     fields = {"four_bytes": four_bytes, "groups": groups, "index": index}
+    fields["loops"] = generator.randint(0, 7)
     return (
         {**fields, "spans": spans, "group_lanes": group_lanes, "last_lanes": last_lanes},
         addresses,
@@ -76,7 +77,7 @@ class Bench:
         self.server = ReadServer(
             self.unit.request, self.unit.answer, self.memory, stall=stall, latency=latency
         )
-        self.columns, self.cycles = [], []
+        self.columns, self.cycles, self.loops = [], [], []
 
     async def sender(self, ctx):
         shape = self.unit.i.payload.shape()
@@ -87,17 +88,16 @@ class Bench:
 
         async def collector(ctx):
             held = stalls(stall)
-            sampler = ctx.tick().sample(self.unit.o.valid, self.unit.o.payload)
+            sampler = ctx.tick().sample(self.unit.o.valid, self.unit.o.payload.as_value())
             while len(self.columns) < len(counts):
                 ready = not next(held)
                 ctx.set(self.unit.o.ready, ready)
                 *_, valid, payload = await sampler
                 if valid and ready:
                     number = len(self.columns)
-                    raw, size = (
-                        payload.to_bytes(4 * self.config.post_lanes, "little"),
-                        sizes[number],
-                    )
+                    width, size = 4 * self.config.post_lanes, sizes[number]
+                    raw = (payload & (1 << 8 * width) - 1).to_bytes(width, "little")
+                    self.loops.append(payload >> 8 * width)
                     self.columns.append([raw[4 * k : 4 * k + size] for k in range(counts[number])])
                     self.cycles.append(self.server.cycle)
                 # The queue has room for all that was requested.
@@ -118,7 +118,7 @@ def test_columns(name, memory_stall, o_stall):
     generator = random.Random(f"{name} {memory_stall} {o_stall}")
     passes = [random_pass(generator, config, k) for k in range(8)]
     bench = Bench(config, [fields for fields, *_ in passes], stall=memory_stall)
-    expected, counts, sizes = [], [], []
+    expected, counts, sizes, loops = [], [], [], []
     for fields, addresses, columns in passes:
         size, data = 1 + 3 * fields["four_bytes"], iter(addresses)
         for count in columns:
@@ -126,6 +126,7 @@ def test_columns(name, memory_stall, o_stall):
                 [bytes(bench.memory.data[next(data)] for _ in range(size)) for _ in range(count)]
             )
             counts.append(count)
+            loops.append(fields["loops"])
             sizes.append(size)
     limit = 2000 + 20 * sum(len(addresses) for _, addresses, _ in passes)
     run(
@@ -135,6 +136,7 @@ def test_columns(name, memory_stall, o_stall):
         max_cycles=limit,
     )
     assert bench.columns == expected
+    assert bench.loops == loops
     indices = [index for _, _, index, _, _ in bench.server.requests]
     assert indices == sorted(indices)
     assert set(indices) == set(range(len(passes)))

@@ -1,5 +1,6 @@
 """The sequencer: chains of descriptors, refused ones, and units that do not take their parts."""
 
+import itertools
 import random
 from collections import deque
 
@@ -43,7 +44,12 @@ DERIVED = {
     "window.depthwise": lambda fields: int(fields["op"] in (2, 3, 4)),
     "issue.depthwise": lambda fields: int(fields["op"] in (2, 3, 4)),
     "issue.maximum": lambda fields: int(fields["op"] == 4),
-    "issue.second": lambda fields: int(fields["second_bytes"] > 0),
+    "issue.second": lambda fields: int(fields["second_bytes"] > 0 or fields["partial_in"] == 2),
+    "issue.kept_out": lambda fields: int(fields["partial_out"] == 2),
+    "post.partial_in": lambda fields: int(fields["partial_in"] > 0),
+    "post.partial_out": lambda fields: int(fields["partial_out"] == 1),
+    "post.kept_in": lambda fields: int(fields["partial_in"] == 2),
+    "post.kept_out": lambda fields: int(fields["partial_out"] == 2),
     "second.four_bytes": lambda fields: fields["partial_in"],
 }
 
@@ -57,10 +63,7 @@ def ranges(config):
     """Return the range of each field that is bounded by more than its width."""
     depth = config.line_bank_words
     fixed = "fixed" in config.requantise_modes
-    flags = (
-        *("last", "wait", "keep_weights", "wide", "partial_in", "partial_out", "prelu"),
-        *("table", "second_wait"),
-    )
+    flags = (*("last", "wait", "keep_weights", "wide", "prelu", "table", "second_wait"),)
     not_zero = (
         *("in_bytes", "in_first", "in_span", "in_line", "rows", "row_words", "in_columns"),
         *("out_rows", "out_columns", "kernel_rows", "kernel_columns", "stride_rows"),
@@ -73,6 +76,7 @@ def ranges(config):
         # The first pass of a chain has nothing to share.
         "load_weights": (1, 1),
         **dict.fromkeys(flags, (0, 1)),
+        **dict.fromkeys(("partial_in", "partial_out"), (0, 2)),
         **{name: (1, most(name)) for name in not_zero},
         "row_bytes": (1, 0xFFFF * config.in_lanes),
         "row_pitch": (0, depth - 1),
@@ -121,16 +125,18 @@ def random_fields(generator, config, **values):
     fields["spacing"] = generator.choice([least, generator.randint(least, 255)])
 
     # A second operand exactly if one is used, and the tables that are.
-    if values.get("partial_in"):
+    if values.get("partial_in") or fields["partial_out"] == 2:
         fields["combine"] = 0
     elif fields["combine"]:
         fields |= {"partial_in": 0, "partial_out": 0}
+    if fields["last"] and fields["partial_out"] == 2:
+        fields["partial_out"] = 1
     sizes = [2048] if fields["combine"] else [1024, 2048] if fields["table"] else [0, 1024, 2048]
     fields["table_bytes"] = generator.choice(sizes)
     fields["second_bytes"] = max(1, fields["second_bytes"])
     fields["second_line"] = max(1, fields["second_line"])
     fields["second_span"] = min(max(1, fields["second_span"]), fields["second_bytes"])
-    if not fields["combine"] and not fields["partial_in"]:
+    if not fields["combine"] and fields["partial_in"] != 1:
         fields |= {"second_bytes": 0, "second_span": generator.choice([0, most("second_span")])}
     return fields
 
@@ -160,13 +166,17 @@ def mates(config, field, value):
     second = {"second_bytes": 1, "second_span": 1, "second_line": 1}
     if value:
         tied["combine"] = {**second, "table_bytes": 2048}
-        tied["partial_in"] = second
+        tied["partial_in"] = second if value == 1 else {}
+        tied["partial_out"] = {"last": 0, "next": 0x1_0100}
         tied["table"] = {"table_bytes": 1024}
     return tied.get(field, {})
 
 
-def random_chain(generator, config, length, **values):
-    """Return a chain: addresses, fields and bytes of each descriptor."""
+def random_chain(generator, config, length, *, kept_sums=False, **values):
+    """Return a chain: addresses, fields and bytes of each descriptor.
+
+    Some passes keep their sums on chip with ``kept_sums``.
+    """
     addresses = sorted(k * DESCRIPTOR_BYTES for k in generator.sample(range(1, 1 << 24), length))
     chain, kept = [], 0
     for k, address in enumerate(addresses):
@@ -174,6 +184,8 @@ def random_chain(generator, config, length, **values):
         following = 0 if last else addresses[k + 1]
         keep = values.get("keep_weights", generator.randint(0, 1))
         given = {"last": int(last), "next": following, "keep_weights": keep}
+        if not kept_sums:
+            given["partial_out"] = generator.randint(0, 1)
         fields = random_fields(generator, config, **given | values)
         fields["load_weights"] = 1 - kept
         kept = keep
@@ -275,20 +287,29 @@ def wanted(name, fields):
     """Tell whether a unit has a part in a pass."""
     if name == "weights":
         return fields["load_weights"] == 1
+    if name == "output":
+        return fields["partial_out"] != 2
     return name != "second" or fields["second_bytes"] > 0
 
 
 def check_parts(chain, parts):
     """Check that each unit was told of each pass that it has a part in, in order."""
+    listed, index, loops = [], 0, 0
+    for _, fields, _ in chain:
+        listed.append((index, loops % 8, fields))
+        index += fields["partial_out"] != 2
+        loops += fields["partial_out"] != 2 and fields["partial_in"] == 2
     for name, told in parts.items():
-        passes = [entry for entry in enumerate(chain) if wanted(name, entry[1][1])]
+        passes = [entry for entry in listed if wanted(name, entry[2])]
         assert len(told) == len(passes), name
-        for values, (index, (_, fields, _)) in zip(told, passes, strict=True):
+        for values, (index, loops, fields) in zip(told, passes, strict=True):
             expected = {}
             for key in values:
                 # A part may have fewer bits than the descriptor; the range takes care.
                 if key == "index":
                     expected[key] = index
+                elif key == "loops":
+                    expected[key] = loops
                 elif f"{name}.{key}" in DERIVED:
                     expected[key] = DERIVED[f"{name}.{key}"](fields)
                 else:
@@ -301,7 +322,7 @@ def check_parts(chain, parts):
 )
 def test_chain(name, seed):
     config = CONFIGS[name]
-    chain = random_chain(random.Random(f"{name} {seed}"), config, 7)
+    chain = random_chain(random.Random(f"{name} {seed}"), config, 7, kept_sums=True)
     bench = Bench(config)
     due = {part: sum(wanted(part, fields) for _, fields, _ in chain) for part in PARTS}
 
@@ -313,9 +334,10 @@ def test_chain(name, seed):
 
         requests, parts = await bench.serve(ctx, chain, 5000, seed=seed, until=all_told)
         assert [request["address"] for request in requests] == [entry[0] for entry in chain]
-        assert [request["index"] for request in requests] == list(range(len(chain)))
+        indices = [0, *itertools.accumulate(f["partial_out"] != 2 for _, f, _ in chain[:-1])]
+        assert [request["index"] for request in requests] == indices
         check_parts(chain, parts)
-        assert ctx.get(bench.unit.passes) == len(chain)
+        assert ctx.get(bench.unit.passes) == sum(f["partial_out"] != 2 for _, f, _ in chain)
         assert ctx.get(bench.unit.finished)
         assert not ctx.get(bench.unit.bad)
 
@@ -387,10 +409,10 @@ async def verdict(ctx, bench, raw, address=0x1_0000):
     beats = [int.from_bytes(raw[k : k + size], "little") for k in range(0, len(raw), size)]
     ctx.set(unit.answer.valid, 1)
     ctx.set(unit.answer.payload, beats[0])
-    sampler = ctx.tick().sample(unit.answer.ready, unit.bad, unit.passes)
-    bad, passes = 0, 0
-    while not bad and passes == 0:
-        _, _, taken, bad, passes = await sampler
+    sampler = ctx.tick().sample(unit.answer.ready, unit.bad, unit.post.valid)
+    bad = told = 0
+    while not bad and not told:
+        _, _, taken, bad, told = await sampler
         if taken and beats:
             del beats[0]
             ctx.set(unit.answer.payload, beats[0] if beats else 0)
@@ -442,6 +464,7 @@ MAP = {
 }
 SUMS = {**MAP, "combine": 0, "partial_in": 1, "table_bytes": 0}
 NONE = {**SUMS, "partial_in": 0, "second_bytes": 0}
+ON = {"last": 0, "next": 0x1_0100}
 TWO_ROWS = {"out_rows": 2, "out_columns": 1, "groups": 64, "keep_weights": 0}
 ONE_PIXEL = {**TWO_ROWS, "out_rows": 1, "groups": 65}
 #: Fields of a descriptor that is taken, then single fields with which it is not.
@@ -451,12 +474,15 @@ RULES = [
     ({**TILES, "columns": 1, "group_lanes": 2}, {"columns": 2}, {"group_lanes": 3}),
     ({**TILES, "last_columns": 2, "last_lanes": 3}, {"spacing": 1}, {"last_lanes": 2}),
     (MAP, {"combine": 0}, {"second_bytes": 0}, {"partial_in": 1}, {"partial_out": 1}),
+    (MAP, {"partial_in": 2}, {"partial_out": 2}),
     (MAP, {"table_bytes": 1024}, {"table_bytes": 0}, {"table_bytes": 2047}),
     (MAP, {"second_span": 0}, {"second_line": 0}, {"second_span": 13}),
     ({**MAP, "combine": 2, "second_span": 12}, {"second_bytes": 11}),
     ({**MAP, "combine": 2, "table": 1}, {"combine": 3}, {"table_bytes": 1024}),
     (SUMS, {"partial_in": 0}, {"second_bytes": 0}, {"combine": 2}, {"table": 1}),
-    ({**SUMS, "partial_out": 1}, {"second_span": 0}, {"table_bytes": 512}),
+    ({**SUMS, "partial_out": 1}, {"second_span": 0}, {"table_bytes": 512}, {"partial_out": 2}),
+    ({**SUMS, **ON, "partial_out": 2}, {"partial_in": 2}, {"last": 1, "next": 0}),
+    ({**NONE, **ON, "partial_in": 2, "partial_out": 2}, {"partial_in": 1}, {"combine": 1}),
     (NONE, {"second_bytes": 1}, {"partial_in": 1}, {"combine": 1}, {"table": 1}),
     ({**NONE, "second_span": 0, "second_line": 0}, {"second_bytes": 1 << 31}),
     ({**NONE, "table": 1, "table_bytes": 1024}, {"table_bytes": 0}, {"table_bytes": 3072}),

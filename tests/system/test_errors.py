@@ -60,9 +60,7 @@ def good():
 # Descriptors
 
 DEPTH = TINY.line_bank_words
-FLAGS = (
-    "last load_weights keep_weights wait wide partial_in partial_out fixed prelu table second_wait"
-)
+FLAGS = "last load_weights keep_weights wait wide fixed prelu table second_wait"
 NOT_ZERO = (
     "in_bytes in_first in_span in_line in_columns rows row_words row_bytes out_rows out_columns "
     "kernel_rows kernel_columns stride_rows stride_columns run_words groups chunk_steps "
@@ -93,6 +91,8 @@ BAD_FIELDS = {
     "group_words": [0, TINY.weight_words + 1],
     "groups": [0, CONSTANT_GROUPS + 1],
     "table_bytes": [1, 1023, 3072],
+    "partial_in": [3, 255],
+    "partial_out": [3, 255],
     "chunk_tail": [0, TINY.in_lanes + 1],
     "zero_weight": [-1, 1, 127],
     "combine": [3, 255],
@@ -122,6 +122,8 @@ OUT_OF_LINE = [
     (3, "second_line", 0),
     (3, "combine", 0),
     (3, "partial_out", 1),
+    (3, "partial_out", 2),
+    (3, "partial_in", 2),
     (3, "table_bytes", 1024),
 ]
 

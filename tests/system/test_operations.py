@@ -68,7 +68,9 @@ CASES = {
         "conv", (4, 5, 6), 9, (1, 1), residual=True, mode="fixed", activation="relu6"
     ),
     "residual behind a table": Case("depthwise", (5, 4, 6), residual=True, activation="leaky"),
-    "residual behind partial sums": Case("conv", (3, 4, 40), 5, residual=True, pad=ALL_SIDES),
+    "residual behind sums kept on chip": Case("conv", (3, 4, 40), 5, residual=True, pad=ALL_SIDES),
+    "residual behind sums in memory": Case("conv", (8, 9, 40), 5, residual=True, pad=ALL_SIDES),
+    "sums kept on chip, three images": Case("fc", (2, 3, 50), 11, batch=3),
     "prelu": Case("conv", (4, 5, 6), 13, activation="prelu"),
     "prelu, depthwise": Case("depthwise", (4, 5, 14), activation="prelu"),
     "leaky relu": Case("conv", (4, 5, 3), 6, activation="leaky"),
@@ -130,7 +132,10 @@ def test_what_the_cases_are():
     (node,), *_ = CASES["fully connected, larger than the weight buffer"].build()
     buffers = [setting.config.weight_buffer_bytes for setting in SETTINGS.values()]
     assert node.layer.weights.size > max(buffers)
-    assert any(one.partial_out for one in passes(CASES["residual behind partial sums"], SMALL))
+    assert any(one.partial_out for one in passes(CASES["residual behind sums in memory"], SMALL))
+    for name in ("residual behind sums kept on chip", "sums kept on chip, three images"):
+        assert any(one.kept_out for one in passes(CASES[name], SMALL))
+        assert not any(one.partial_out for one in passes(CASES[name], SMALL))
 
 
 # Cuts
