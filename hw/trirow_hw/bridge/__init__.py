@@ -1,0 +1,1 @@
+"""The host's way to memory and registers over a serial line."""
