@@ -9,7 +9,9 @@ export PIP_NO_WARN_SCRIPT_LOCATION = 1
 
 SIM := --model examples/digits/weights.npz --image examples/digits/images/digit_7.png
 
-.PHONY: help setup sim test test-all lint format synth-check fuzz bench train clean
+BOARD ?= ulx3s-85f
+
+.PHONY: help setup sim test test-all lint format synth synth-check fuzz bench train clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +64,9 @@ fuzz: $(VENV)/.test ## Run random layers in the compiled engine: SECONDS=600 SEE
 
 bench: $(VENV)/.core ## Measure the layers of docs/performance.md
 	@$(BIN)/python tests/bench_layers.py
+
+synth: $(VENV)/.synth ## Make the bitstream of a board: BOARD=ulx3s-85f
+	@$(BIN)/trirow synth $(BOARD)
 
 synth-check: $(VENV)/.synth ## Synthesise for ECP5: resources against limits, and the datapath's Fmax
 	@$(BIN)/python -m trirow_hw.synthesis.check build/synth

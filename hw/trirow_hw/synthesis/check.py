@@ -23,20 +23,15 @@ from ..config import (
 )
 from ..tables import TABLE_PLACES
 from .datapath import Datapath
+from .limits import LIMITS, over_limits
 from .nextpnr import route_ecp5
 from .yosys import BLOCK_RAM_BITS, synthesise_ecp5
 
-__all__ = ["check_cells", "main"]
+__all__ = ["check_cells", "main", "registered_multipliers"]
 
 CONFIG = "ecp5-85f"
 #: Multiplier blocks of one requantiser: its product is 33 x 31 bits.
 REQUANTISER_BLOCKS = 4
-#: Most cells of the whole core, a tenth above what it has: growth shows here first. The device has
-#: 83,640 LUTs and registers, 208 block RAMs.
-LIMITS = {"LUT4": 20_500, "TRELLIS_FF": 25_000, "DP16KD": 150}
-#: Most LUT RAM, in cells of 64 bits: command queues are in it, each as wide as a unit's part of the
-#: descriptor; no buffer is.
-LUT_RAM_CELLS = 860
 TARGET_MHZ = 100.0
 LEAST_MHZ = 90.0
 
@@ -67,15 +62,11 @@ def check_cells(cells: Counter[str], registered: int, config: Config) -> list[st
     least = -(-8 * (buffers + constants + tables) // BLOCK_RAM_BITS)
     if cells["DP16KD"] < least:
         wrong.append(f"{cells['DP16KD']} block RAMs cannot hold the buffers, which need {least}")
-    if cells["TRELLIS_DPR16X4"] > LUT_RAM_CELLS:
-        wrong.append(f"{cells['TRELLIS_DPR16X4']} cells of LUT RAM, more than {LUT_RAM_CELLS}")
-    for name, limit in LIMITS.items():
-        if cells[name] > limit:
-            wrong.append(f"{cells[name]} {name}, more than {limit}")
-    return wrong
+    return wrong + over_limits(cells, LIMITS.get(config.name, {}))
 
 
-def _registered_multipliers(netlist: Path, name: str) -> int:
+def registered_multipliers(netlist: Path, name: str) -> int:
+    """Return the multiplier blocks of a module that use their own output registers."""
     cells = json.loads(netlist.read_text())["modules"][name]["cells"].values()
     return sum(
         cell["type"] == "MULT18X18D" and cell["parameters"].get("REG_OUTPUT_CLK") == "CLK0"
@@ -89,7 +80,7 @@ def main(folder: Path) -> int:
     config = PRESETS[CONFIG]
     began = time.perf_counter()
     core = synthesise_ecp5(Accelerator(config=config), folder, name="core")
-    registered = _registered_multipliers(core.path, "core")
+    registered = registered_multipliers(core.path, "core")
     wrong = check_cells(core.cells, registered, config)
     print(f"Core {CONFIG} after Yosys, {time.perf_counter() - began:.0f} s:")
     print(f"  MULT18X18D       {core.cells['MULT18X18D']:6d}, {registered} of them the array")
@@ -100,9 +91,9 @@ def main(folder: Path) -> int:
     datapath = synthesise_ecp5(Datapath(config=config), folder, name="datapath")
     print("Placing and routing line buffer and array (some minutes) ...", flush=True)
     routed = route_ecp5(datapath.path, target_mhz=TARGET_MHZ)
-    print(f"Line buffer and array routed, {time.perf_counter() - began:.0f} s, {routed.tool}:")
-    print(f"  {routed.fmax_mhz:.1f} MHz on ECP5-85F, speed grade 6; the slowest path:")
-    print(*(f"    {line}" for line in routed.path), sep="\n")
+    elapsed = time.perf_counter() - began
+    print(f"Line buffer and array routed, {elapsed:.0f} s, {routed.tool.version}:")
+    print(f"  {routed.fmax_mhz:.1f} MHz on ECP5-85F, speed grade 6; slowest path: {routed.path}")
     if routed.fmax_mhz < LEAST_MHZ:
         wrong.append(f"{routed.fmax_mhz:.1f} MHz, less than {LEAST_MHZ}")
 

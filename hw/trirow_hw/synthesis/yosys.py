@@ -1,15 +1,18 @@
-"""Synthesise a component for ECP5 with Yosys as a library (PyPI ``pyosys``)."""
+"""Synthesis for ECP5 with Yosys."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from amaranth.back import rtlil
 
-__all__ = ["Ecp5Device", "Netlist", "synthesise_ecp5"]
+from .tools import Tool, find_yosys, run
+
+__all__ = ["BLOCK_RAM_BITS", "Ecp5Device", "Netlist", "synthesise_ecp5", "synthesise_rtlil"]
 
 #: Bits of an ECP5 block RAM (DP16KD).
 BLOCK_RAM_BITS = 18 * 1024
@@ -32,10 +35,13 @@ class Netlist:
         JSON netlist for nextpnr.
     cells : Counter
         Number of cells by type.
+    tool : Tool
+        The Yosys that made it.
     """
 
     path: Path
     cells: Counter[str]
+    tool: Tool
 
 
 def synthesise_ecp5(component, folder: Path, *, name: str = "top") -> Netlist:
@@ -52,18 +58,42 @@ def synthesise_ecp5(component, folder: Path, *, name: str = "top") -> Netlist:
 
     Raises
     ------
-    ModuleNotFoundError
-        If ``pyosys`` is not installed.
+    MissingTool
+        If there is no Yosys.
+    ToolFailed
+        If it ends with an error.
     """
-    from pyosys import libyosys
+    source = rtlil.convert(component, platform=Ecp5Device(), name=name)
+    return synthesise_rtlil(source, folder, name=name)
 
-    source, netlist = folder / f"{name}.il", folder / f"{name}.json"
-    source.write_text(rtlil.convert(component, platform=Ecp5Device(), name=name))
-    design = libyosys.Design()
-    log = f"tee -q -o {folder / name}.log"
-    libyosys.run_pass(f"{log} read_rtlil {source}", design)
-    libyosys.run_pass(
-        f"tee -q -a {folder / name}.log synth_ecp5 -top {name} -json {netlist}", design
-    )
+
+def synthesise_rtlil(source: str, folder: Path, *, name: str) -> Netlist:
+    """Run ``synth_ecp5`` on RTLIL; files and errors as `synthesise_ecp5`.
+
+    Parameters
+    ----------
+    source : str
+        RTLIL with a module of that name.
+    folder : Path
+    name : str
+        Name of the top module and of the files.
+    """
+    tool = find_yosys()
+    (folder / f"{name}.il").write_text(_shallow_in_registers(source), encoding="utf-8")
+    script = f"read_rtlil {name}.il\nsynth_ecp5 -top {name} -json {name}.json\n"
+    (folder / f"{name}.ys").write_text(script, encoding="utf-8")
+    run(tool, [f"{name}.ys"], folder, folder / f"{name}.log")
+    netlist = folder / f"{name}.json"
     cells = json.loads(netlist.read_text())["modules"][name]["cells"].values()
-    return Netlist(netlist, Counter(cell["type"] for cell in cells))
+    counted = Counter(cell["type"] for cell in cells if not cell["type"].startswith("$"))
+    return Netlist(netlist, counted, tool)
+
+
+def _shallow_in_registers(source: str) -> str:
+    """Keep memories of two places out of LUT RAM.
+
+    For four bits LUT RAM takes six LUTs, two of them for its write port, and could hold 16 places.
+    Registers and a multiplexer for two places take four.
+    """
+    memory = r"(?m)^( *)(memory width \d+ size 2 )"
+    return re.sub(memory, r'\1attribute \\ram_style "logic"\n\1\2', source)

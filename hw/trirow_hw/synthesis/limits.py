@@ -1,0 +1,45 @@
+"""Most cells that the core of a preset may have after ``synth_ecp5``; growth shows here first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["LIMITS", "over_limits"]
+
+#: By preset and type of cell: a tenth above what it has, multipliers exactly. DPR16X4 is LUT RAM of
+#: 64 bits: command queues are in it, each as wide as a unit's part of the descriptor; no buffer is.
+LIMITS: dict[str, dict[str, int]] = {
+    "tiny": {
+        "LUT4": 14_370,
+        "CCU2C": 2_880,
+        "TRELLIS_FF": 16_570,
+        "MULT18X18D": 20,
+        "DP16KD": 21,
+        "TRELLIS_DPR16X4": 370,
+    },
+    "ecp5-85f": {
+        "LUT4": 22_300,
+        "CCU2C": 4_950,
+        "TRELLIS_FF": 29_000,
+        "MULT18X18D": 144,
+        "DP16KD": 150,
+        "TRELLIS_DPR16X4": 410,
+    },
+}
+
+
+def over_limits(cells: Mapping[str, int], limits: Mapping[str, int]) -> list[str]:
+    """Return a line for each limit that is exceeded.
+
+    Parameters
+    ----------
+    cells : Mapping
+        Number of cells by type.
+    limits : Mapping
+        Most cells by type.
+    """
+    return [
+        f"{cells.get(name, 0):,} {name}, more than {limit:,}"
+        for name, limit in limits.items()
+        if cells.get(name, 0) > limit
+    ]
