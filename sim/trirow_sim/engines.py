@@ -10,13 +10,14 @@ from trirow_hw.config import Config
 from trirow_sim.compiled import CompiledEngine, ToolchainError, find_toolchain, is_built
 from trirow_sim.job import Job, RunResult
 from trirow_sim.memory import Memory, make_memory
+from trirow_sim.netlist.engine import NetlistEngine
 from trirow_sim.pysim import PysimEngine
 from trirow_sim.trace import Timeline
 
 __all__ = ["ENGINES", "ON_HOST", "EngineChoice", "choose_engine", "run_job"]
 
-ENGINES = ("auto", "pysim", "compiled")
-"""Names of the engines; ``auto`` lets the job decide."""
+ENGINES = ("auto", "pysim", "compiled", "netlist")
+"""Names of the engines; ``auto`` lets the job decide between ``pysim`` and ``compiled``."""
 
 #: Estimated cycles below which a build takes longer than pysim does.
 SMALL_CYCLES = 30_000
@@ -49,7 +50,7 @@ def choose_engine(engine: str, config: Config, cycles: int) -> EngineChoice:
     Raises
     ------
     ToolchainError
-        If the compiled engine is asked for and a tool is missing.
+        If the compiled engine or the netlist is asked for and a tool is missing.
     ValueError
         If there is no such engine.
     """
@@ -60,11 +61,11 @@ def choose_engine(engine: str, config: Config, cycles: int) -> EngineChoice:
     try:
         find_toolchain()
     except ToolchainError as error:
-        if engine == "compiled":
+        if engine != "auto":
             raise
         return EngineChoice("pysim", str(error).partition(":")[0])
-    if engine == "compiled":
-        return EngineChoice("compiled", "as asked for")
+    if engine != "auto":
+        return EngineChoice(engine, "as asked for")
     if is_built(config):
         return EngineChoice("compiled", f"configuration {config.name} is built already")
     if cycles < SMALL_CYCLES:
@@ -91,7 +92,7 @@ def run_job(
     Parameters
     ----------
     engine : str
-        ``pysim`` or ``compiled``.
+        ``pysim``, ``compiled`` or ``netlist``; the last gives no waveforms and no timeline.
     config : Config
     storage : Memory
         The bytes behind the bus; used in place.
@@ -99,7 +100,7 @@ def run_job(
     memory, seed
         Memory model and its seed.
     vcd, vcd_range, progress, building, timeline
-        As for the engines; only the compiled one builds and can limit the range of cycles.
+        As for the engines; only the compiled one can limit the range of cycles.
 
     Raises
     ------
@@ -110,6 +111,11 @@ def run_job(
         model = make_memory(memory, storage, config.bus_bytes, seed)
         pysim = PysimEngine(config, model, vcd=vcd, progress=progress, timeline=timeline)
         return pysim.run([job])[0]
+    if engine == "netlist":
+        with NetlistEngine(
+            config, storage, memory, seed=seed, progress=progress, building=building
+        ) as netlist:
+            return netlist.run([job])[0]
     with CompiledEngine(
         config,
         storage,

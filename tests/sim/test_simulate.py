@@ -297,7 +297,7 @@ def test_interrupted_run_leaves_no_waveforms(tmp_path, monkeypatch):
 def test_wrong_arguments(tmp_path):
     layer, features = random_layer(*SHAPE)
     with pytest.raises(
-        ValueError, match=r"^engine must be one of auto, pysim, compiled, not 'verilator'$"
+        ValueError, match=r"^engine must be one of auto, pysim, compiled, netlist, not 'verilator'$"
     ):
         simulate([layer], features, TINY, engine="verilator")
     with pytest.raises(ValueError, match=r"^memory must be one of ideal, ddr, .*, not 'dram'$"):

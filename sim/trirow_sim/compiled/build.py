@@ -21,10 +21,20 @@ from trirow_hw.config import Config
 from trirow_sim.compiled.gateware import BLOCK_MEMORY, TOP, accelerator_verilog
 from trirow_sim.compiled.toolchain import Toolchain, ToolchainError, find_toolchain
 
-__all__ = ["build_library", "cache_folder", "is_built", "library_key"]
+__all__ = [
+    "LIBRARY",
+    "build_library",
+    "cache_folder",
+    "is_built",
+    "library_key",
+    "locked",
+    "run_tool",
+]
 
 _HERE = Path(__file__).parent
 LIBRARY = "libtrirow.so"
+"""Name of the library in its folder."""
+
 _CXX_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-DVL_IGNORE_UNKNOWN_ARCH")
 _VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "-Wno-fatal", "--no-assert")
 #: Lines of generated C++ a file, so that all cores have something to compile.
@@ -92,7 +102,7 @@ def build_library(
     library = folder / LIBRARY
     if library.exists():
         return library
-    with _lock(folder):
+    with locked(folder):
         if library.exists():
             return library
         for left_behind in folder.parent.glob(f"{folder.name}.*.part"):
@@ -111,7 +121,7 @@ def build_library(
 
 
 @contextmanager
-def _lock(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold a lock on the folder's name; the system releases it when the process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_suffix(".lock"), "w") as file:
@@ -134,7 +144,7 @@ def _build(
     command = [str(toolchain.verilator), "--cc", str(source), str(BLOCK_MEMORY)]
     command += ["--top-module", TOP, "-Mdir", str(generated), "--output-split", str(_SPLIT)]
     command += [*_VERILATOR_FLAGS, *(["--trace-vcd"] if trace else [])]
-    _run(command, env=os.environ | {"VERILATOR_ROOT": str(toolchain.root)})
+    run_tool(command, env=os.environ | {"VERILATOR_ROOT": str(toolchain.root)})
 
     progress("compiling")
     include = toolchain.root / "include"
@@ -146,20 +156,21 @@ def _build(
     objects = [folder / f"{path.stem}.o" for path in files]
 
     def compile_one(path: Path, target: Path) -> None:
-        _run([*toolchain.compiler, *flags, "-c", str(path), "-o", str(target)])
+        run_tool([*toolchain.compiler, *flags, "-c", str(path), "-o", str(target)])
 
     # Large files first, so that no core idles at the end.
     work = sorted(zip(files, objects, strict=True), key=lambda pair: -pair[0].stat().st_size)
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         list(pool.map(lambda pair: compile_one(*pair), work))
     link = ["-shared", "-o", str(folder / LIBRARY), *map(str, objects), "-pthread"]
-    _run([*toolchain.compiler, *link])
+    run_tool([*toolchain.compiler, *link])
     shutil.rmtree(generated)
     for path in (*objects, source):
         path.unlink()
 
 
-def _run(command: list[str], env: dict[str, str] | None = None) -> None:
+def run_tool(command: list[str], env: dict[str, str] | None = None) -> None:
+    """Run a tool of a build; ToolchainError with its message if it fails."""
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if result.returncode:
         lines = (result.stderr or result.stdout).strip().splitlines()

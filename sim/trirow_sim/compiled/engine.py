@@ -56,6 +56,8 @@ class CompiledEngine:
         Called with a few words at each step of a build.
     timeline : Timeline, optional
         Is given what each unit does in each cycle of the runs.
+    library : path, optional
+        Another library with the same interface, instead of that of the RTL.
 
     Raises
     ------
@@ -79,8 +81,11 @@ class CompiledEngine:
         progress: Callable[[int, int], None] | None = None,
         building: Callable[[str], None] | None = None,
         timeline: Timeline | None = None,
+        library: Path | None = None,
     ) -> None:
-        self._library = _load(build_library(config, trace=vcd is not None, progress=building))
+        if library is None:
+            library = build_library(config, trace=vcd is not None, progress=building)
+        self._library = _load(library)
         self._progress = progress
         self._timeline = timeline
         # The array shares the bytes of the memory and keeps them where they are.
