@@ -70,7 +70,7 @@ def test_netlist_equals_golden_and_rtl(case, memory):
 
 
 def test_wrong_table_is_noticed(monkeypatch):
-    """One entry of one LUT of the requantiser is wrong, in a build of its own."""
+    """One LUT of the requantiser is inverted, in a build of its own."""
     cells = json.loads(synthesised(TINY).read_text())["modules"][CORE]["cells"]
     names = sorted(
         name
@@ -80,7 +80,7 @@ def test_wrong_table_is_noticed(monkeypatch):
         and all(isinstance(cell["connections"][port][0], int) for port in "ABCD")
     )
     nodes, features, _ = CASES[0][0].build()
-    faulty = partial(build_netlist, fault=(names[len(names) // 2], 6))
+    faulty = partial(build_netlist, fault=names[len(names) // 2])
     monkeypatch.setattr(netlist_engine, "build_netlist", faulty)
     try:
         found = simulate_graph(nodes, features, TINY, engine="netlist")

@@ -23,7 +23,7 @@ from trirow_sim.compiled.build import LIBRARY, cache_folder, library_key, locked
 from trirow_sim.compiled.gateware import TOP
 from trirow_sim.compiled.toolchain import Toolchain, ToolchainError, find_toolchain
 from trirow_sim.netlist.core import CORE, ObservedCore, top_verilog
-from trirow_sim.netlist.verilog import flip_table_bit, netlist_verilog
+from trirow_sim.netlist.verilog import invert_table, netlist_verilog
 
 __all__ = ["MODELS", "build_netlist", "netlist_cells", "synthesised"]
 
@@ -39,9 +39,6 @@ _VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "-Wno-fa
 #: Lines of generated C++ a file. Its header is long, so few files are better.
 _SPLIT = 60_000
 _NETLIST = f"{CORE}.json"
-
-#: A LUT4 and the entry of its table that is changed.
-Fault = tuple[str, int]
 
 
 def synthesised(config: Config, progress: Callable[[str], None] | None = None) -> Path:
@@ -72,7 +69,7 @@ def netlist_cells(config: Config) -> Counter[str]:
 def build_netlist(
     config: Config,
     *,
-    fault: Fault | None = None,
+    fault: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Path:
     """Return the library of a configuration's netlist; build it if it is not in the cache.
@@ -82,8 +79,8 @@ def build_netlist(
     Parameters
     ----------
     config : Config
-    fault : (str, int), optional
-        Name of a LUT4, and entry of its table that is wrong: for tests.
+    fault : str, optional
+        Name of a LUT4 whose table is inverted: for tests.
     progress : callable, optional
         Called with a few words at the beginning of each step.
 
@@ -102,7 +99,7 @@ def build_netlist(
         if part is not None:
             netlist = json.loads(source.read_text())
             if fault is not None:
-                flip_table_bit(netlist, CORE, *fault)
+                invert_table(netlist, CORE, fault)
             (part / f"{CORE}.v").write_text(netlist_verilog(netlist, CORE))
             (part / f"{TOP}.v").write_text(top_verilog(config))
             _build(config, toolchain, part, progress or _silent)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["flip_table_bit", "netlist_verilog"]
+__all__ = ["invert_table", "netlist_verilog"]
 
 #: What says something about the source, and is no cell.
 _NOT_CELLS = {"$scopeinfo"}
@@ -48,8 +48,8 @@ def netlist_verilog(netlist: Mapping[str, Any], name: str) -> str:
     return "\n".join([*lines, "endmodule", ""])
 
 
-def flip_table_bit(netlist: Mapping[str, Any], name: str, cell: str, index: int) -> None:
-    """Change one bit of the table of a LUT4 in a netlist: a fault, for tests.
+def invert_table(netlist: Mapping[str, Any], name: str, cell: str) -> None:
+    """Invert the table of a LUT4 in a netlist: a fault, for tests.
 
     Parameters
     ----------
@@ -59,8 +59,6 @@ def flip_table_bit(netlist: Mapping[str, Any], name: str, cell: str, index: int)
         Name of the module.
     cell : str
         Name of the cell.
-    index : int
-        Entry of the table, 0 to 15.
 
     Raises
     ------
@@ -70,10 +68,8 @@ def flip_table_bit(netlist: Mapping[str, Any], name: str, cell: str, index: int)
     found = netlist["modules"][name]["cells"].get(cell)
     if found is None or found["type"] != "LUT4":
         raise ValueError(f"the netlist has no LUT4 {cell!r}")
-    table = list(found["parameters"]["INIT"])
-    place = len(table) - 1 - index
-    table[place] = "0" if table[place] == "1" else "1"
-    found["parameters"]["INIT"] = "".join(table)
+    table = found["parameters"]["INIT"]
+    found["parameters"]["INIT"] = table.translate(str.maketrans("01", "10"))
 
 
 def _nets(ports: Mapping[str, Any], cells: list[Any]) -> set[int]:

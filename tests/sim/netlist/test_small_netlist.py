@@ -13,7 +13,7 @@ from trirow_hw.block_memory import BlockMemory
 from trirow_hw.multiplier import multiply_pairs
 from trirow_sim.netlist.build import MODELS
 from trirow_sim.netlist.cell_bench import Cell, CellBench
-from trirow_sim.netlist.verilog import flip_table_bit, netlist_verilog
+from trirow_sim.netlist.verilog import invert_table, netlist_verilog
 
 INPUTS = {"clk": 1, "rst": 1, "a": 9, "b": 9, "write": 9, "read": 9, "enable": 1, "place": 4}
 OUTPUTS = {"product": 18, "total": 24, "word": 18, "nibble": 4, "odd": 1}
@@ -151,10 +151,10 @@ def test_wrong_table_is_noticed(netlist, tmp_path):
         if cell["type"] == "LUT4" and cell["connections"]["Z"] == [net]
     )
     changed = json.loads(json.dumps(netlist))
-    flip_table_bit(changed, "little", name, 5)
+    invert_table(changed, "little", name)
     assert differences(build(changed, tmp_path), 1) == {"odd"}
 
 
 def test_fault_needs_a_table(netlist):
     with pytest.raises(ValueError, match="the netlist has no LUT4 'nothing'"):
-        flip_table_bit(netlist, "little", "nothing", 0)
+        invert_table(netlist, "little", "nothing")
