@@ -13,9 +13,12 @@ from typing import Any, NoReturn
 import click
 
 from trirow.bench import bench
+from trirow.boards import boards
 from trirow.configs import configs
 from trirow.doctor import doctor
+from trirow.export import export
 from trirow.sim import sim
+from trirow.synth import synth
 
 __all__ = ["main"]
 
@@ -93,6 +96,9 @@ def main(ctx: click.Context) -> None:
       trirow sim        one small layer, in a few seconds
       trirow bench      the layers of whole networks, from a table
       trirow configs    the sizes that the accelerator comes in
+      trirow boards     the boards that it is built for
+      trirow synth      a bitstream for one of them
+      trirow export     the core as Verilog, with its registers and a C driver
       trirow doctor     the tools that this machine has
 
     \b
@@ -103,5 +109,5 @@ def main(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for _command in (sim, bench, configs, doctor):
+for _command in (sim, bench, configs, boards, synth, export, doctor):
     main.add_command(_command)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from rich.console import Console
 
+from trirow_hw.boards.board import BOARDS, Board
 from trirow_hw.config import PRESETS, Config
 from trirow_sim.engines import ENGINES
 from trirow_sim.files import write_json
@@ -28,10 +29,13 @@ __all__ = [
     "Ratio",
     "Shape",
     "add_options",
+    "board_options",
     "configuration",
+    "configuration_options",
     "console",
     "json_option",
     "parallel_options",
+    "require_supported",
     "save_json",
     "simulation_options",
 ]
@@ -229,8 +233,8 @@ def configuration(name: str, overrides: Sequence[tuple[str, Any]]) -> Config:
         raise click.BadParameter(str(error), param_hint="'--set'") from error
 
 
-def simulation_options(command: _Command) -> _Command:
-    """Add the options that say on what to simulate: configuration, memory, engine, clock."""
+def configuration_options(command: _Command) -> _Command:
+    """Add the options that say which configuration."""
     options = [
         click.option(
             "--config",
@@ -249,6 +253,14 @@ def simulation_options(command: _Command) -> _Command:
             help="Replace one field of the configuration, such as bus_bytes=8 or "
             "requantise_modes=float32+fixed. Can be repeated.",
         ),
+    ]
+    return add_options(options)(command)
+
+
+def simulation_options(command: _Command) -> _Command:
+    """Add the options that say on what to simulate: configuration, memory, engine, clock."""
+    options = [
+        configuration_options,
         click.option(
             "--memory",
             type=click.Choice(list(MEMORY_MODELS)),
@@ -263,7 +275,8 @@ def simulation_options(command: _Command) -> _Command:
             show_default=True,
             help="Simulator. pysim needs no compiler and does about a thousand cycles a second; "
             "compiled does half a million and more, after a build of less than a minute that is "
-            "kept. auto takes pysim for small jobs.",
+            "kept; netlist is what Yosys makes of the accelerator for ECP5, after a build of some "
+            "minutes. auto takes pysim for small jobs.",
         ),
         click.option(
             "--clock-mhz",
@@ -293,6 +306,46 @@ def _sane_clock(ctx: click.Context, param: click.Parameter, value: float) -> flo
     if not 0.001 <= value <= 1e6:
         raise click.BadParameter("must be from 0.001 to 1000000", ctx, param)
     return value
+
+
+def board_options(command: _Command) -> _Command:
+    """Add the options that say on which board to run, and where it is."""
+    options = [
+        click.option(
+            "--board",
+            "board_name",
+            type=click.Choice(list(BOARDS)),
+            metavar="NAME",
+            help="Run on this board instead; `trirow boards` lists them. Its bitstream must be "
+            "loaded. Needs --port.",
+        ),
+        click.option(
+            "--port",
+            metavar="PORT",
+            help="Serial port of the board, such as /dev/ttyUSB0; or `simulated`, for the whole "
+            "board in the compiled simulator.",
+        ),
+        click.option(
+            "--baud",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Bits a second of the port, if the board was built for another speed.",
+        ),
+        click.option(
+            "--sdram", metavar="CHIP", help="SDRAM on the board, if it comes with several."
+        ),
+    ]
+    return add_options(options)(command)
+
+
+def require_supported(board: Board, chip: str | None) -> None:
+    """Refuse a board that cannot be run on, and a chip that it does not come with."""
+    if not board.supported:
+        raise InputError(f"board {board.name} is not supported: {board.note}")
+    if chip is not None and chip not in board.chips:
+        raise InputError(
+            f"board {board.name} comes with {' or '.join(board.chips)}, not with {chip!r}"
+        )
 
 
 def parallel_options(text: str) -> Callable[[_Command], _Command]:

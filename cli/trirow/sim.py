@@ -24,17 +24,23 @@ from trirow.options import (
     FailedRun,
     InputError,
     OutputFile,
+    board_options,
     configuration,
     console,
     json_option,
     parallel_options,
+    require_supported,
     save_json,
     simulation_options,
 )
+from trirow_driver.device import DeviceError
 from trirow_driver.lowering import UnsupportedError
 from trirow_driver.program import INPUT
 from trirow_driver.quantise import dequantise
+from trirow_hw.boards.board import BOARDS, Board
+from trirow_hw.boards.top import BAUD
 from trirow_hw.config import Config
+from trirow_sim.board.connect import SIMULATED, ConnectError, connected, simulated_design
 from trirow_sim.compiled import ToolchainError
 from trirow_sim.independent import simulate_layers
 from trirow_sim.parallel import ClusterError, MissingPackage, WorkerLost
@@ -44,6 +50,13 @@ __all__ = ["sim"]
 
 #: Options that say how a network is run.
 _NETWORK = ("layer", "image", "input_shape", "mean", "scale", "channels", "jobs", "scheduler")
+#: Options that a board decides, or does not offer.
+_NOT_ON_BOARD = {
+    "config_name": "--config",
+    "overrides": "--set",
+    **{name: f"--{name}" for name in ("memory", "engine", "jobs", "scheduler", "vcd", "trace")},
+    "vcd_range": "--vcd-range",
+}
 _TOO_LARGE = "the layers do not fit this machine's memory; use smaller ones"
 _ADDRESSES = 1 << 32
 
@@ -61,11 +74,14 @@ Examples:
   trirow sim --config ecp5-85f --set bus_bytes=16 --json result.json
   trirow sim --vcd waves.vcd
   trirow sim --model examples/digits/weights.npz --image examples/digits/images/digit_7.png
+  trirow sim --board ulx3s-85f --port /dev/ttyUSB0
+  trirow sim --board ulx3s-25f --port simulated
 """,
 )
 @layer_options
 @model_options
 @simulation_options
+@board_options
 @parallel_options(
     " Needs --model: each of its layers is then run by itself, fed with golden's input, so that no "
     "layer waits for another."
@@ -99,6 +115,10 @@ def sim(
     overrides: Sequence[tuple[str, Any]],
     memory: str,
     engine: str,
+    board_name: str | None,
+    port: str | None,
+    baud: int | None,
+    sdram: str | None,
     jobs: int | None,
     scheduler: str | None,
     vcd: Path | None,
@@ -108,7 +128,7 @@ def sim(
     json_file: Path | None,
     **random_layer: Any,
 ) -> None:
-    """Run layers on the accelerator in simulation, and compare every byte with golden.
+    """Run layers on the accelerator, simulated or on a board, and compare with golden.
 
     Golden is the plain numpy model of the same arithmetic. Without options this is one small
     convolution of random numbers. The table says for each layer how many clock cycles it took,
@@ -119,17 +139,20 @@ def sim(
     2 on bad usage or input.
     """  # noqa: D301
     _check_combination(ctx, model, image)
+    board = _board(ctx, board_name, port, sdram)
     if jobs is not None and scheduler is not None:
         raise click.UsageError("--jobs and --scheduler do not go together.")
     apart = jobs is not None or scheduler is not None
     if apart and (vcd is not None or trace is not None):
         raise click.UsageError("--vcd and --trace do not go with --jobs or --scheduler.")
+    if engine == "netlist" and (vcd is not None or trace is not None):
+        raise click.UsageError("--engine netlist gives neither --vcd nor --trace.")
     if vcd_range is not None and (vcd is None or engine == "pysim"):
         raise click.UsageError("--vcd-range needs --vcd, and not --engine pysim.")
     files = [path for path in (vcd, trace, json_file) if path is not None]
     if len(set(files)) != len(files):
         raise click.UsageError("--vcd, --trace and --json must be different files.")
-    config = configuration(config_name, overrides)
+    config = configuration(config_name, overrides) if board is None else board.config
     if model is None:
         work = _random(ctx, random_layer)
     else:
@@ -138,7 +161,14 @@ def sim(
         values = load_input(network, image, input_shape, mean, scale, channels)
         work = network_work(model, network, values, layer)
     seed = random_layer["seed"]
-    if apart:
+    if board is not None and port is not None:
+        if ctx.get_parameter_source("clock_mhz") is ParameterSource.DEFAULT:
+            clock_mhz = board.clock_mhz
+        run = _simulate(
+            partial(_on_board, board, port, baud or BAUD),
+            *(work, config, sdram or board.chips[0], seed, engine, clock_mhz),
+        )
+    elif apart:
         run = _simulate(
             partial(_apart, jobs=jobs or 1, scheduler=scheduler),
             *(work, config, memory, seed, engine, clock_mhz),
@@ -168,6 +198,26 @@ def _check_combination(ctx: click.Context, model: Path | None, image: Path | Non
             )
     if model is not None and image is None:
         raise click.UsageError("--model needs --image.")
+
+
+def _board(
+    ctx: click.Context, name: str | None, port: str | None, sdram: str | None
+) -> Board | None:
+    """Return the board to run on, if any; refuse options that do not go with it."""
+    if name is None:
+        for option in ("port", "baud", "sdram"):
+            if ctx.params[option] is not None:
+                raise click.UsageError(f"--{option} needs --board.")
+        return None
+    for parameter, option in _NOT_ON_BOARD.items():
+        if ctx.get_parameter_source(parameter) is not ParameterSource.DEFAULT:
+            raise click.UsageError(f"{option} does not go with --board.")
+    if port is None:
+        raise click.UsageError(
+            "--board needs --port: the serial port of the board, or `simulated`."
+        )
+    require_supported(BOARDS[name], sdram)
+    return BOARDS[name]
 
 
 def _random(ctx: click.Context, options: dict[str, Any]) -> Work:
@@ -230,10 +280,10 @@ def _simulate(
                 clock_mhz=clock_mhz,
                 name=work.name,
             )
-    except (RunError, WorkerLost) as error:
-        raise FailedRun(str(error)) from error
-    except (ClusterError, MissingPackage, ToolchainError) as error:
+    except (ClusterError, ConnectError, MissingPackage, ToolchainError) as error:
         raise InputError(str(error)) from error
+    except (DeviceError, RunError, WorkerLost) as error:
+        raise FailedRun(str(error)) from error
     except UnsupportedError as error:
         raise InputError(f"{error}{_configure(str(error))}") from error
     except ValueError as error:
@@ -256,33 +306,66 @@ def _apart(work: Work, config: Config, **options: Any) -> Simulation:
     return simulate_layers(layers, work.features[INPUT], config, **options)
 
 
+def _on_board(
+    board: Board,
+    port: str,
+    baud: int,
+    work: Work,
+    config: Config,
+    *,
+    progress: _Bar | None,
+    **options: Any,
+) -> Simulation:
+    """Run on a board; there, no engine is chosen, and no memory model needs a seed."""
+    del options["engine"], options["seed"]
+    design = None
+    if port == SIMULATED:
+        design = simulated_design(board, chip=options["memory"], baud=baud)
+    with connected(port, config, baud=baud, design=design, building=_building) as device:
+        stage = None if progress is None else progress.stage
+        return _together(work, config, device=device, progress=progress, building=stage, **options)
+
+
 def _building(step: str) -> None:
-    """Say what a build of the compiled engine does: it takes a while, but only once."""
-    Console(stderr=True).print(f"Building the compiled engine: {step} ...", style="dim")
+    """Say what a build of an engine does: it takes a while, but only once."""
+    Console(stderr=True).print(f"Building the engine: {step} ...", style="dim")
+
+
+class _Bar:
+    """Progress of a simulation or of a run on a board, in a bar."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("simulating", total=None, rate="")
+        self._began = time.perf_counter()
+
+    def __call__(self, done: int, whole: int, cycles: int) -> None:
+        """Show how much of what is done, and the cycles so far."""
+        rate = cycles / (time.perf_counter() - self._began)
+        shown = f"{rate:,.0f} cycles/s" if cycles else ""
+        self._bar.update(self._task, completed=done, total=whole, rate=shown)
+
+    def stage(self, words: str) -> None:
+        """Begin with something else."""
+        self._bar.reset(self._task, description=words)
+        self._began = time.perf_counter()
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int, int, int], None] | None]:
+def _progress() -> Iterator[_Bar | None]:
     """Give what shows the progress of a simulation on a terminal, and None elsewhere."""
     if not sys.stderr.isatty():
         yield None
         return
     columns = (
-        TextColumn("simulating"),
+        TextColumn("{task.description}"),
         BarColumn(),
         TaskProgressColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(elapsed_when_finished=True),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=None, rate="")
-        began = time.perf_counter()
-
-        def update(written: int, total: int, cycles: int) -> None:
-            rate = f"{cycles / (time.perf_counter() - began):,.0f} cycles/s"
-            bar.update(task, completed=written, total=total, rate=rate)
-
-        yield update
+        yield _Bar(bar)
 
 
 def _show(run: Simulation, work: Work, vcd: Path | None, trace: Path | None, apart: bool) -> None:

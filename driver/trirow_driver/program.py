@@ -60,6 +60,13 @@ class Program:
         part = self.slices.get(tensor)
         return (_region(tensor), 0) if part is None else (_region(part.whole), part.first)
 
+    @property
+    def starts(self) -> list[int]:
+        """Address of the first descriptor of each layer."""
+        counts = [len(step.tiling.passes) for step in self.steps]
+        address = self.image.address(DESCRIPTORS)
+        return [address + sum(counts[:k]) * DESCRIPTOR_BYTES for k in range(len(counts))]
+
 
 def chain(layers: Sequence[Layer]) -> list[Node]:
     """Return layers, each of which reads the output of the one before.
@@ -82,6 +89,7 @@ def pack(
     *,
     slices: Mapping[str, Slice] | None = None,
     base: int = 0,
+    stops: bool = False,
 ) -> Program:
     """Pack layers and the feature maps that they begin with.
 
@@ -96,6 +104,9 @@ def pack(
         Feature maps that are part of others.
     base : int
         Address at which the image will be loaded; a multiple of 256, as descriptors must be.
+    stops : bool
+        End the chain of descriptors after each layer, so that each one is a run of its own, which
+        begins at its entry of `Program.starts`.
 
     Returns
     -------
@@ -125,7 +136,7 @@ def pack(
         if tensor not in plan.slices:
             data = features[tensor].tobytes() if tensor in features else None
             _add_blob(builder, _region(tensor), shape, plan, tensor, data)
-    builder.fill(DESCRIPTORS, _descriptors(plan, builder, config))
+    builder.fill(DESCRIPTORS, _descriptors(plan, builder, config, stops))
     image = builder.build(config.to_dict())
     if base + len(image.data) >= 1 << 32:
         raise ValueError(f"an image of {len(image.data)} bytes at {base:#x} is beyond 32 bits")
@@ -170,7 +181,7 @@ def _descriptor_count(plan: Plan) -> int:
     return sum(len(step.tiling.passes) for step in plan.steps)
 
 
-def _descriptors(plan: Plan, builder: ImageBuilder, config: Config) -> bytes:
+def _descriptors(plan: Plan, builder: ImageBuilder, config: Config, stops: bool) -> bytes:
     address = builder.address(DESCRIPTORS)
     total = _descriptor_count(plan)
     packed: list[bytes] = []
@@ -186,7 +197,7 @@ def _descriptors(plan: Plan, builder: ImageBuilder, config: Config) -> bytes:
             if one.load:
                 weights = builder.address(_weights(step, k))
             source = target if one.source_is_target else blobs[0]
-            last = len(packed) == total - 1
+            last = len(packed) == total - 1 or (stops and k == len(step.tiling.passes) - 1)
             fields = pass_fields(
                 step.layer.name,
                 one,

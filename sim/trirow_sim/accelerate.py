@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trirow_driver.device import Device
 from trirow_driver.image import DdrImage
 from trirow_driver.program import DESCRIPTORS, Node, Program, Slice, pack
 from trirow_hw.config import Config
 from trirow_hw.errors import ErrorCode
+from trirow_hw.sdram.chips import CHIPS
 from trirow_sim.axi import AxiViolation
+from trirow_sim.board.run_program import run_program
 from trirow_sim.compare import Comparison, Expected, compare
 from trirow_sim.engines import EngineChoice, choose_engine, run_job
 from trirow_sim.files import replacing
@@ -72,6 +75,7 @@ def accelerate(
     progress: Callable[[int, int, int], None] | None,
     watchdog: int,
     clock_mhz: float,
+    device: Device | None,
     **options: Any,
 ) -> Accelerated:
     """Run layers, and compare the memory with golden.
@@ -80,23 +84,27 @@ def accelerate(
     ----------
     nodes : sequence of Node
         Layers of which none runs on the host.
-    features, config, slices, memory, engine, vcd, vcd_range, trace, progress, watchdog, clock_mhz
+    features, config, slices, memory, engine, vcd, vcd_range, trace, progress, watchdog, clock_mhz,
+    device
         See `trirow_sim.simulate.simulate_graph`.
     options
         ``seed`` and ``building``, see there.
 
     Raises
     ------
-    RunError, UnsupportedError, ValueError, OSError
+    RunError, DeviceError, UnsupportedError, ValueError, OSError
         See there.
     """
-    program = pack(nodes, features, config, slices=slices, base=_BASE)
-    choice = choose_engine(
-        engine if vcd_range is None else "compiled",
-        config,
-        sum(step.tiling.cycles for step in program.steps),
-    )
+    program = pack(nodes, features, config, slices=slices, base=_BASE, stops=device is not None)
     image = program.image
+    if device is None:
+        cycles = sum(step.tiling.cycles for step in program.steps)
+        choice = choose_engine(engine if vcd_range is None else "compiled", config, cycles)
+    else:
+        if engine != "auto" or vcd is not None or trace is not None:
+            raise ValueError("a device goes with no engine, and gives no waveforms, no timeline")
+        _check_capacity(image, memory)
+        choice = EngineChoice("board", f"at {device.name}")
     golden = golden_graph(nodes, features, slices)
     expected = [
         Expected(node.layer.name, *program.place(node.output), output)
@@ -107,29 +115,27 @@ def accelerate(
     for item in expected:
         _view(storage, image, item)[:] = ~item.output
     before = bytes(storage.data)
-    total = sum(output.size for output in golden)
-    job = Job(image.address(DESCRIPTORS), image.base, image.base + len(image.data), watchdog)
-
-    timeline = Timeline() if trace is not None else None
-    with _waveforms(vcd) as path:
-        result, failure = _run(
+    if device is None:
+        total = sum(output.size for output in golden)
+        job = Job(image.address(DESCRIPTORS), image.base, image.base + len(image.data), watchdog)
+        result = _simulated(
             choice.engine,
-            config,
-            storage,
-            job,
+            *(config, storage, job),
             memory=memory,
-            vcd=path,
+            vcd=vcd,
             vcd_range=vcd_range,
-            timeline=timeline,
+            trace=trace,
+            clock_mhz=clock_mhz,
             progress=progress and partial(_report_bytes, progress, total),
             **options,
         )
-    if trace is not None and timeline is not None:
-        write_chrome_trace(trace, timeline, clock_mhz)
-    if failure is not None:
-        raise failure
+    else:
+        stage = options.get("building")
+        result = run_program(
+            device, program, storage, watchdog=watchdog, progress=progress, stage=stage
+        )
     _check(result, program)
-    if progress is not None:
+    if progress is not None and device is None:
         progress(total, total, result.counters["cycles"])
 
     comparison = compare(image, before, bytes(storage.data), expected)
@@ -165,6 +171,37 @@ def _report_bytes(
     progress(min(written, total), total, cycles)
 
 
+def _check_capacity(image: DdrImage, memory: str) -> None:
+    """Refuse an image that is larger than a board's memory, as far as that is known."""
+    chip, end = CHIPS.get(memory), image.base + len(image.data)
+    if chip is not None and end > chip.capacity:
+        raise ValueError(
+            f"an image of {len(image.data):,} bytes at {image.base:#x} does not fit the "
+            f"{chip.capacity:,} bytes of {memory}"
+        )
+
+
+def _simulated(
+    engine: str,
+    *job: Any,
+    vcd: str | os.PathLike[str] | None,
+    trace: str | os.PathLike[str] | None,
+    clock_mhz: float,
+    **options: Any,
+) -> RunResult:
+    """Run a job on an engine, and write waveforms and timeline, also of one that fails."""
+    if engine == "netlist" and (vcd is not None or trace is not None):
+        raise ValueError("the netlist gives neither waveforms nor a timeline")
+    timeline = Timeline() if trace is not None else None
+    with _waveforms(vcd) as path:
+        result, failure = _run(engine, *job, vcd=path, timeline=timeline, **options)
+    if trace is not None and timeline is not None:
+        write_chrome_trace(trace, timeline, clock_mhz)
+    if failure is not None:
+        raise failure
+    return result
+
+
 def _run(engine: str, *args: Any, **options: Any) -> tuple[RunResult, RunError | None]:
     """Run a job; what breaks the rules of a bus is returned, so that waveforms are kept."""
     try:
@@ -177,6 +214,8 @@ def _run(engine: str, *args: Any, **options: Any) -> tuple[RunResult, RunError |
 
 def _check(result: RunResult, program: Program) -> None:
     if result.error is ErrorCode.NONE:
+        if len(result.landed) < sum(step.passes for step in program.steps):
+            raise RunError("the run ended before the outputs of all passes had landed")
         return
     unit = result.unit.name.lower()
     what = _ERRORS[result.error]

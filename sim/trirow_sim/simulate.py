@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from trirow_driver.device import Device
 from trirow_driver.layer import Layer
 from trirow_driver.program import INPUT, Node, Slice, chain
 from trirow_hw.config import Config
@@ -97,8 +98,9 @@ def simulate_graph(
     watchdog: int = _WATCHDOG,
     clock_mhz: float = 100.0,
     name: str = "network",
+    device: Device | None = None,
 ) -> Simulation:
-    """Run layers in RTL, from memory to memory, and compare with golden.
+    """Run layers in RTL or on a board, from memory to memory, and compare with golden.
 
     Layers that the accelerator cannot compute (`trirow_driver.layer.Layer.on_host`) are computed on
     the host, by golden; they can stand in front of all others or behind them.
@@ -117,7 +119,8 @@ def simulate_graph(
     slices : mapping of str to Slice, optional
         Feature maps that are some channels of others.
     memory : str
-        Memory model, one of `trirow_sim.memory.MEMORY_MODELS`.
+        Memory model, one of `trirow_sim.memory.MEMORY_MODELS`; with a device, what the report
+        calls its memory. If that is the name of a chip, its size is checked.
     seed : int
         For the memory model ``random``.
     engine : str
@@ -133,15 +136,19 @@ def simulate_graph(
         waveforms.
     progress : callable, optional
         Called now and then with the output bytes written so far, those of all layers, and the
-        cycles so far.
+        cycles so far. With a device see `trirow_sim.board.run_program.run_program`.
     building : callable, optional
-        Called with a few words at each step when the compiled engine is built.
+        Called with a few words at each step when the compiled engine is built; with a device, at
+        the beginning of loading, running and reading back.
     watchdog : int
         Cycles without progress after which the run ends in an error; 0: never.
     clock_mhz : float
         Clock for which the report gives milliseconds.
     name : str
         Name of the network in the report.
+    device : Device, optional
+        Run the layers there, each one by itself, instead of on an engine. Its accelerator must be
+        of this configuration; `trirow_driver.device.SerialDevice` checks that.
 
     Returns
     -------
@@ -152,6 +159,8 @@ def simulate_graph(
     ------
     RunError
         If the run ends in an error: the line names code, unit, pass and layer.
+    DeviceError
+        If the device fails.
     UnsupportedError
         If the configuration cannot compute a layer, or a layer of the host is not where it can be.
     ValueError
@@ -160,7 +169,7 @@ def simulate_graph(
     OSError
         If the waveforms cannot be written.
     """
-    if memory not in MEMORY_MODELS:
+    if device is None and memory not in MEMORY_MODELS:
         raise ValueError(f"memory must be one of {', '.join(MEMORY_MODELS)}, not {memory!r}")
     if not 0 < clock_mhz < float("inf"):
         raise ValueError(f"clock_mhz must be finite and above 0, not {clock_mhz!r}")
@@ -186,6 +195,7 @@ def simulate_graph(
             building=building,
             watchdog=watchdog,
             clock_mhz=clock_mhz,
+            device=device,
         )
     for tensor, output in done.outputs.items():
         maps.write(tensor, output)

@@ -249,7 +249,8 @@ def test_failed_run(monkeypatch, tmp_path):
         (["--memory", "x"], r"Invalid value for '--memory': 'x' is not one of 'ideal', .*"),
         (
             ["--engine", "x"],
-            r"Invalid value for '--engine': 'x' is not one of 'auto', 'pysim', 'compiled'\.",
+            r"Invalid value for '--engine': 'x' is not one of "
+            r"'auto', 'pysim', 'compiled', 'netlist'\.",
         ),
         (["--set", "bus_bytes"], r"Invalid value for '--set': 'bus_bytes' is not a field and .*"),
         (["--set", "lanes=3"], r"Invalid value for '--set': unknown field 'lanes' of a config.*"),

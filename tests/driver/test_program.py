@@ -215,11 +215,12 @@ def test_images_share_weights_and_follow_each_other():
 
 
 def test_sums_have_a_region_if_there_are_any():
-    program = pack_layers([make("a", (3, 1, 1, 2000))], features(2, 1, 2000), TINY)
-    assert program.image.region("sums.a").size == 2 * 3 * 4
+    program = pack_layers([make("a", (3, 3, 3, 120))], features(17, 17, 120), TINY)
+    assert program.image.region("sums.a").size == 15 * 15 * 3 * 4
     assert program.image.region("sums.a").kind == "sums"
-    program = pack_layers([make("a", (3, 1, 1, 20))], features(2, 1, 20), TINY)
-    assert "sums" not in {region.kind for region in program.image.regions}
+    for channels in (20, 2000):  # of one part, and of two whose sums stay on chip
+        program = pack_layers([make("a", (3, 1, 1, channels))], features(2, 1, channels), TINY)
+        assert "sums" not in {region.kind for region in program.image.regions}
 
 
 # Refusals
