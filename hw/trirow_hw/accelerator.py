@@ -66,7 +66,7 @@ class Accelerator(wiring.Component):
         self.weights = WeightReader(config=config)
         self.second = SecondReader(config=config)
         self.window = Window(config=config)
-        self.pixels = Queue(Pixel(config), depth=PIXEL_QUEUE)
+        self.pixels = Queue(Pixel(config), depth=PIXEL_QUEUE, registered=True)
         self.issuer = TapIssuer(config=config)
         self.line_buffer = LineBuffer(config=config)
         self.activation = Activation(config=config)
@@ -114,8 +114,6 @@ class Accelerator(wiring.Component):
         wiring.connect(m, wiring.flipped(self.control), registers.bus)
         m.d.comb += [
             self.interrupt.eq(registers.interrupt),
-            supervisor.start.eq(registers.start),
-            supervisor.reset.eq(registers.reset),
             supervisor.watchdog.eq(registers.watchdog),
             registers.busy.eq(supervisor.busy),
             registers.done.eq(supervisor.done),
@@ -123,6 +121,10 @@ class Accelerator(wiring.Component):
             registers.passes_landed.eq(supervisor.passes_landed),
             sequencer.start.eq(supervisor.begin),
             sequencer.first.eq(registers.descriptor),
+        ]
+        m.d.sync += [
+            supervisor.start.eq(registers.start),
+            supervisor.reset.eq(registers.reset),
         ]
         for register, counter in zip(registers.counters, supervisor.counters, strict=True):
             m.d.comb += register.eq(counter)
@@ -226,13 +228,6 @@ class Accelerator(wiring.Component):
             supervisor.landed.eq(write_port.landed),
             supervisor.read_beat.eq(read_beat),
             supervisor.write_beat.eq(write_beat),
-            supervisor.handshake.eq(
-                read_beat
-                | write_beat
-                | (memory.arvalid & memory.arready)
-                | (memory.awvalid & memory.awready)
-                | (memory.bvalid & memory.bready)
-            ),
             supervisor.issued.eq(self.issuer.issued),
             supervisor.stall.eq(self.issuer.stall),
             supervisor.dependency.eq(
@@ -244,5 +239,15 @@ class Accelerator(wiring.Component):
             supervisor.waits_write.eq(~write_port.idle),
             supervisor.oldest.eq(write_port.oldest),
             supervisor.active.eq(self.issuer.active),
-            supervisor.ports_idle.eq(read_port.idle & write_port.idle),
+        ]
+        # Hints to the watchdog, and the end of a run, whose ports have been stopped for a cycle.
+        m.d.sync += [
+            supervisor.handshake.eq(
+                read_beat
+                | write_beat
+                | (memory.arvalid & memory.arready)
+                | (memory.awvalid & memory.awready)
+                | (memory.bvalid & memory.bready)
+            ),
+            supervisor.ports_idle.eq(supervisor.stop & read_port.idle & write_port.idle),
         ]

@@ -1,14 +1,14 @@
-"""A memory in block RAM with the register that its slow output needs."""
+"""A memory in block RAM, and a queue, with the register that its slow output needs."""
 
 from __future__ import annotations
 
-from amaranth.hdl import ClockSignal, Instance, Module, Signal
-from amaranth.lib import memory, wiring
+from amaranth.hdl import ClockSignal, Instance, Module, Signal, Value
+from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .multiplier import is_ecp5
 
-__all__ = ["BlockMemory"]
+__all__ = ["BlockMemory", "BlockQueue"]
 
 
 class BlockMemory(wiring.Component):
@@ -97,3 +97,80 @@ class BlockMemory(wiring.Component):
             m.d.sync += [data.eq(read.data), register[part].eq(data)]
         m.d.comb += self.read_data.eq(register)
         return m
+
+
+class BlockQueue(wiring.Component):
+    """Queue in block RAM, whose output and ``i.ready`` come from registers.
+
+    Latency 3 cycles, throughput 1 a cycle, full back-pressure. No word is read in the cycle in
+    which it is written, so the memory needs no logic around it, other than that of
+    `trirow_hw.queue.Queue` with ``block_ram``. Synthesis may take LUT RAM where it is small.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+    depth : int
+        Places, a power of two from 4 on. Two of them are the registers behind the memory.
+
+    Raises
+    ------
+    ValueError
+        If the depth is another.
+
+    Members
+    -------
+    i : In(stream.Signature(shape))
+    o : Out(stream.Signature(shape))
+    """
+
+    def __init__(self, shape, *, depth: int):
+        if depth < 4 or depth & (depth - 1):
+            raise ValueError(f"depth must be a power of two from 4 on, not {depth!r}")
+        self._depth = depth
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform):
+        m = Module()
+        payload = Value.cast(self.i.payload)
+        m.submodules.store = store = memory.Memory(
+            shape=len(payload), depth=self._depth, init=[], attrs={"no_rw_check": True}
+        )
+        write, read = store.write_port(), store.read_port(domain="comb")
+        fetched = Signal(len(payload), reset_less=True)
+        fetched_valid, fetches, moves = Signal(), Signal(), Signal()
+        m.d.comb += [
+            write.data.eq(payload),
+            write.en.eq(self.i.valid & self.i.ready),
+            moves.eq(~self.o.valid | self.o.ready),
+        ]
+        self._elaborate_places(m, write, read, fetches, ~fetched_valid | moves)
+        with m.If(fetches):
+            m.d.sync += fetched.eq(read.data)
+        m.d.sync += fetched_valid.eq(fetches | (fetched_valid & ~moves))
+        with m.If(moves):
+            m.d.sync += self.o.valid.eq(fetched_valid)
+        with m.If(moves & fetched_valid):
+            m.d.sync += Value.cast(self.o.payload).eq(fetched)
+        return m
+
+    def _elaborate_places(self, m, write, read, fetches, wanted):
+        """Go through the places; fetch a word that is ``wanted`` if there is one."""
+        write_place, read_place = Signal.like(write.addr), Signal.like(read.addr)
+        # The place behind the one that is read, and that of the third word from here on.
+        read_next, write_ahead = Signal.like(read.addr, init=1), Signal.like(write.addr, init=3)
+        full, filled = Signal(), Signal()
+        m.d.comb += [
+            write.addr.eq(write_place),
+            read.addr.eq(read_place),
+            self.i.ready.eq(~full),
+            fetches.eq(filled & wanted),
+        ]
+        m.d.sync += [
+            filled.eq(write.en | (filled & ~(fetches & (read_next == write_place)))),
+            full.eq(~fetches & (full | (write.en & (write_ahead == read_place)))),
+        ]
+        with m.If(write.en):
+            m.d.sync += [write_place.eq(write_place + 1), write_ahead.eq(write_ahead + 1)]
+        with m.If(fetches):
+            m.d.sync += [read_place.eq(read_next), read_next.eq(read_next + 1)]

@@ -14,8 +14,8 @@ from .config import (
     WIDE_CONSTANT_BYTES,
     Config,
 )
-from .modular import wrap_add
-from .unpacker import Unpacker
+from .spans import BurstBytes
+from .unpacker import BeatMarker, Unpacker
 
 __all__ = [
     "TABLE_PLACES",
@@ -51,21 +51,33 @@ WeightChunk = data.StructLayout(
 #: Places of tables: those of a chunk in use, and those of the next.
 TABLE_PLACES = 2
 
-#: How far the writing of a chunk has come.
-_Position = data.StructLayout(
-    {
-        "place": 1,
-        "second": 1,
-        "entry": 8,
-        "group": range(CONSTANT_GROUPS),
-        "lane": 8,
-        "last_lane": 8,
-        "part": range(WIDE_CONSTANT_BYTES),
-        "steps_left": 16,
-        "words_left": 16,
-        "word": 16,
-    }
-)
+#: Bytes of a chunk that are asked for at once: of tables, constants or weights (none of them).
+_KIND = {"table": 1, "constant": 1}
+
+
+def _Piece(config: Config):
+    """Return the layout of what is known of the bytes that are asked for.
+
+    ``part``: of an entry or of the constants of a channel; ``ends``: the last one of those.
+    ``tail``: bytes of a word of weights. ``group_ends``: with this word.
+    """
+    return data.StructLayout(
+        {
+            **_KIND,
+            "wide": 1,
+            "ends": 1,
+            "group_ends": 1,
+            "part": range(WIDE_CONSTANT_BYTES),
+            "tail": range(config.in_lanes + 1),
+            "zero_weight": signed(8),
+            "place": 1,
+            "second": 1,
+            "entry": 8,
+            "group": range(CONSTANT_GROUPS),
+            "lane": range(config.out_lanes),
+            "word": range(config.weight_words),
+        }
+    )
 
 
 def WeightWrite(config: Config):
@@ -122,8 +134,9 @@ class ChunkWriter(wiring.Component):
     """Take chunks apart: tables, then group by group constants and weights.
 
     Tables and groups are written only once room for them has been granted. Throughput: a word of
-    weights, 4 bytes of a table, or up to 8 bytes of constants a cycle; a cycle for each group, and
+    weights, 4 bytes of a table, or up to 8 bytes of constants a cycle; 2 cycles for each group, and
     a few for each chunk. Of the beats that arrive it keeps fewer than a beat's bytes without room.
+    What is asked of the unpacker is written 5 cycles later or more.
 
     Parameters
     ----------
@@ -133,6 +146,8 @@ class ChunkWriter(wiring.Component):
     -------
     i : In(stream.Signature(WeightChunk))
         Chunks, in the order in which they arrive.
+    bursts : In(stream.Signature(BurstBytes(bus_bytes)))
+        What has been requested of them.
     answer : In(stream.Signature(8 * bus_bytes))
         Their beats.
     group_granted, tables_granted : In(1)
@@ -146,6 +161,7 @@ class ChunkWriter(wiring.Component):
         super().__init__(
             {
                 "i": In(stream.Signature(WeightChunk)),
+                "bursts": In(stream.Signature(BurstBytes(config.bus_bytes))),
                 "answer": In(stream.Signature(8 * config.bus_bytes)),
                 "group_granted": In(1),
                 "tables_granted": In(1),
@@ -156,10 +172,13 @@ class ChunkWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self._config
+        m.submodules.marker = marker = BeatMarker(bus_bytes=config.bus_bytes)
         m.submodules.unpacker = unpacker = Unpacker(
-            bus_bytes=config.bus_bytes, word_bytes=config.in_lanes
+            bus_bytes=config.bus_bytes, word_bytes=config.in_lanes, tag=_Piece(config)
         )
-        wiring.connect(m, wiring.flipped(self.answer), unpacker.i)
+        wiring.connect(m, wiring.flipped(self.bursts), marker.bursts)
+        wiring.connect(m, wiring.flipped(self.answer), marker.i)
+        wiring.connect(m, marker.o, unpacker.i)
         # What there is room for and has not begun to arrive.
         begun, tables_begun = Signal(), Signal()
         groups_due = Signal(range(CONSTANT_GROUPS + 1))
@@ -168,147 +187,207 @@ class ChunkWriter(wiring.Component):
             groups_due.eq(groups_due + self.group_granted - begun),
             tables_due.eq(tables_due + self.tables_granted - tables_begun),
         ]
-        self._elaborate_chunk(m, unpacker, groups_due, begun, tables_due, tables_begun)
+        self._elaborate_chunk(m, unpacker.want, groups_due, begun, tables_due, tables_begun)
+        self._elaborate_writes(m, unpacker)
         return m
 
-    def _elaborate_chunk(self, m, unpacker, groups_due, begun, tables_due, tables_begun):
-        """Walk through a chunk as it arrives."""
-        chunk, at = self.i.payload, Signal(_Position)
-        groups_left = Signal(16)
-        lane_taken, lane_ends, tables_end, group_ends, group_loaded = (Signal() for _ in range(5))
-        lanes = Mux(groups_left == 1, chunk.last_lanes, chunk.group_lanes)
-        describe_chunk(m, unpacker.spans.payload, chunk)
-        m.d.comb += lane_ends.eq(at.lane == at.last_lane)
-        with m.If(lane_taken):
-            m.d.sync += at.lane.eq(Mux(lane_ends, 0, at.lane + 1))
+    def _elaborate_chunk(self, m, want, groups_due, begun, tables_due, tables_begun):
+        """Walk through a chunk and ask for its bytes."""
+        chunk, piece = self.i.payload, want.payload.tag
+        groups_left, group = Signal(16), Signal.like(piece.group)
+        last_group, has_tables, group_ready = Signal(), Signal(), Signal()
+        asked, tables_end, lane_taken = Signal(), Signal(), Signal()
+        begins, word_taken = Signal(), Signal()
+        in_lanes = self._config.in_lanes
+        run_ends, last_run = self._elaborate_runs(m, piece, chunk, begins, word_taken)
+        part, two = Signal.like(piece.part), Signal()
+        lane_ends = self._elaborate_lanes(m, piece, chunk, last_group, begins, lane_taken)
+        m.d.comb += [
+            asked.eq(want.valid & want.ready),
+            piece.part.eq(part),
+            piece.tail.eq(want.payload.bytes),
+            piece.wide.eq(chunk.wide),
+            piece.zero_weight.eq(chunk.zero_weight),
+            piece.group.eq(group),
+        ]
         m.d.sync += [
-            self.table_valid.eq(0),
-            self.constant_valid.eq(0),
-            self.weight_valid.eq(0),
-            group_loaded.eq(group_ends),
-            # Two cycles behind the last word, when it can be read.
-            self.groups_loaded.eq(self.groups_loaded + group_loaded),
+            group_ready.eq((groups_due != 0) & ~begun),
+            two.eq(chunk.table_bytes == 2 * TABLE_ENTRIES * TABLE_ENTRY_BYTES),
         ]
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += unpacker.spans.valid.eq(self.i.valid)
-                m.d.sync += groups_left.eq(chunk.groups)
-                with m.If(self.i.valid & unpacker.spans.ready):
+                m.d.sync += [
+                    groups_left.eq(chunk.groups),
+                    last_group.eq(chunk.groups == 1),
+                    has_tables.eq(chunk.table_bytes != 0),
+                ]
+                with m.If(self.i.valid):
                     m.next = "CHUNK"
 
             with m.State("CHUNK"):
-                with m.If(chunk.table_bytes == 0):
+                with m.If(~has_tables):
                     m.next = "GROUP"
                 with m.Elif(tables_due != 0):
                     m.d.comb += tables_begun.eq(1)
                     m.next = "TABLES"
 
             with m.State("TABLES"):
-                self._elaborate_tables(m, unpacker, chunk, at, tables_end)
+                self._elaborate_tables(m, want, part, asked, two, tables_end)
                 with m.If(tables_end):
                     m.next = "GROUP"
 
             with m.State("GROUP"):
-                m.d.sync += [
-                    at.last_lane.eq(lanes - 1),
-                    at.steps_left.eq(chunk.chunk_steps),
-                    at.words_left.eq(chunk.chunk_run),
-                ]
-                with m.If(groups_due != 0):
+                with m.If(group_ready):
                     m.d.comb += begun.eq(1)
-                    m.next = "CONSTANTS"
+                    m.next = "BEGIN"
+
+            with m.State("BEGIN"):
+                m.d.comb += begins.eq(1)
+                m.next = "CONSTANTS"
 
             with m.State("CONSTANTS"):
-                self._elaborate_constants(m, unpacker, chunk, at, lane_taken)
+                lengths = chunk.wide, WIDE_CONSTANT_BYTES, CONSTANT_BYTES
+                self._elaborate_pieces(m, want, part, asked, *lengths)
+                m.d.comb += [piece.constant.eq(1), lane_taken.eq(want.ready & piece.ends)]
                 with m.If(lane_taken & lane_ends):
                     m.next = "WEIGHTS"
 
             with m.State("WEIGHTS"):
-                self._elaborate_weights(m, unpacker, chunk, at, lane_taken, lane_ends, group_ends)
-                with m.If(group_ends):
-                    m.d.comb += self.i.ready.eq(groups_left == 1)
-                    m.d.sync += [at.group.eq(at.group + 1), groups_left.eq(groups_left - 1)]
+                m.d.comb += lane_taken.eq(want.ready)
+                m.d.comb += [
+                    want.valid.eq(1),
+                    want.payload.bytes.eq(Mux(run_ends, chunk.chunk_tail, in_lanes)),
+                    piece.group_ends.eq(lane_ends & last_run),
+                    word_taken.eq(want.ready & lane_ends),
+                ]
+                with m.If(want.ready & piece.group_ends):
+                    m.d.sync += [
+                        group.eq(group + 1),
+                        groups_left.eq(groups_left - 1),
+                        last_group.eq(groups_left == 2),
+                    ]
                     m.next = "GROUP"
-                    with m.If(groups_left == 1):
-                        m.next = "IDLE"
+                    with m.If(last_group):
+                        m.next = "END"
 
-    def _assemble(self, m, unpacker, part, target, length):
-        """Fill ``target`` with ``length`` bytes in pieces; return whether the last one is there."""
-        piece = min(self._config.in_lanes, CONSTANT_BYTES)
-        complete = Signal()
-        m.d.comb += unpacker.take.eq(unpacker.valid)
-        for k, start in enumerate(range(0, len(target) // 8, piece)):
-            left = length - start
-            ends = left <= piece
+            with m.State("END"):
+                m.d.comb += self.i.ready.eq(1)
+                m.next = "IDLE"
+
+    def _elaborate_lanes(self, m, piece, chunk, last_group, begins, taken):
+        """Go round the lanes of a group; return whether the present one is the last."""
+        lane, behind, last = Signal.like(piece.lane), Signal(8), Signal(8)
+        one, ends = Signal(), Signal()
+        m.d.comb += piece.lane.eq(lane)
+        # Right from the cycle on in which the group begins.
+        m.d.sync += [
+            last.eq(Mux(last_group, chunk.last_lanes, chunk.group_lanes) - 1),
+            one.eq(Mux(last_group, chunk.last_lanes, chunk.group_lanes) == 1),
+        ]
+        with m.If(begins | (taken & ends)):
+            m.d.sync += [lane.eq(0), behind.eq(last), ends.eq(one)]
+        with m.Elif(taken):
+            m.d.sync += [lane.eq(lane + 1), behind.eq(behind - 1), ends.eq(behind == 1)]
+        return ends
+
+    def _elaborate_pieces(self, m, want, part, asked, long, long_bytes, short_bytes):
+        """Ask for one of two lengths in pieces."""
+        piece = want.payload.tag
+        most = min(self._config.in_lanes, CONSTANT_BYTES)
+        m.d.comb += want.valid.eq(1)
+        with m.If(asked):
+            m.d.sync += part.eq(Mux(piece.ends, 0, part + 1))
+        for k, start in enumerate(range(0, long_bytes, most)):
+            left = Mux(long, long_bytes - start, max(0, short_bytes - start))
             with m.If(part == k):
                 m.d.comb += [
-                    unpacker.want.eq(Mux(ends, left, piece)),
-                    complete.eq(unpacker.valid & ends),
+                    piece.ends.eq(left <= most),
+                    want.payload.bytes.eq(Mux(left <= most, left, most)),
                 ]
-                with m.If(unpacker.valid):
-                    m.d.sync += [
-                        target[8 * start : 8 * (start + piece)].eq(unpacker.data),
-                        part.eq(Mux(ends, 0, k + 1)),
-                    ]
-        return complete
 
-    def _elaborate_tables(self, m, unpacker, chunk, at, tables_end):
-        """Write the tables of a chunk entry by entry, then turn to the other place."""
-        complete = self._assemble(m, unpacker, at.part, self.table.data, C(TABLE_ENTRY_BYTES))
-        two = chunk.table_bytes == 2 * TABLE_ENTRIES * TABLE_ENTRY_BYTES
-        table_ends = complete & (at.entry == TABLE_ENTRIES - 1)
-        m.d.comb += tables_end.eq(table_ends & (at.second == two))
-        m.d.sync += [
-            self.table.place.eq(at.place),
-            self.table.second.eq(at.second),
-            self.table.entry.eq(at.entry),
-            self.table_valid.eq(complete),
-            at.entry.eq(at.entry + complete),
-            at.second.eq((at.second | table_ends) & ~tables_end),
-            at.place.eq(at.place ^ tables_end),
-        ]
-
-    def _elaborate_constants(self, m, unpacker, chunk, at, taken):
-        """Write the constants of a group channel by channel."""
-        length = Mux(chunk.wide, C(WIDE_CONSTANT_BYTES), C(CONSTANT_BYTES))
-        complete = self._assemble(m, unpacker, at.part, self.constant.data, length)
-        m.d.comb += taken.eq(complete)
-        m.d.sync += [
-            self.constant.group.eq(at.group),
-            self.constant.lane.eq(at.lane),
-            self.constant_valid.eq(complete),
-        ]
-        with m.If(~chunk.wide):
-            m.d.sync += self.constant.data[8 * CONSTANT_BYTES :].eq(0)
-
-    def _elaborate_weights(self, m, unpacker, chunk, at, taken, lane_ends, group_ends):
-        """Write the weights of a group word by word, each into all lanes."""
-        config = self._config
-        run_ends = Signal()
+    def _elaborate_tables(self, m, want, part, asked, two, tables_end):
+        """Ask for the tables of a chunk entry by entry, then turn to the other place."""
+        piece = want.payload.tag
+        place, second, entry = Signal(), Signal(), Signal(8)
+        last_entry, table_ends = Signal(), Signal()
+        self._elaborate_pieces(m, want, part, asked, C(1), TABLE_ENTRY_BYTES, TABLE_ENTRY_BYTES)
         m.d.comb += [
-            run_ends.eq(at.words_left == 1),
-            unpacker.want.eq(Mux(run_ends, chunk.chunk_tail, config.in_lanes)),
-            unpacker.take.eq(unpacker.valid),
-            taken.eq(unpacker.valid),
-            group_ends.eq(taken & lane_ends & run_ends & (at.steps_left == 1)),
+            piece.table.eq(1),
+            piece.place.eq(place),
+            piece.second.eq(second),
+            piece.entry.eq(entry),
+            table_ends.eq(asked & piece.ends & last_entry),
+            tables_end.eq(table_ends & (second == two)),
         ]
         m.d.sync += [
-            self.weight.lane.eq(at.lane),
-            self.weight.word.eq(at.word),
-            self.weight_valid.eq(taken),
+            second.eq((second | table_ends) & ~tables_end),
+            place.eq(place ^ tables_end),
         ]
-        for k in range(config.in_lanes):
-            weight = unpacker.data.word_select(k, 8).as_signed()
-            if config.weight_bits > 8:
-                weight = weight - chunk.zero_weight
-            # What follows the end of a run in memory belongs to the next lane.
-            beyond = run_ends & (chunk.chunk_tail <= k)
-            place = self.weight.data.word_select(k, config.weight_bits)
-            m.d.sync += place.eq(Mux(beyond, 0, weight))
-        with m.If(taken & lane_ends):
+        with m.If(asked & piece.ends):
+            m.d.sync += [entry.eq(entry + 1), last_entry.eq(entry == TABLE_ENTRIES - 2)]
+
+    def _elaborate_runs(self, m, piece, chunk, begins, advances):
+        """Walk the words of the runs of a group; return whether a run ends, and the last one."""
+        words_left, steps_left = Signal(16), Signal(16)
+        run_ends, last_step = Signal(), Signal()
+        one_word, one_step = Signal(), Signal()
+        word = Signal.like(piece.word)
+        m.d.comb += piece.word.eq(word)
+        m.d.sync += [one_word.eq(chunk.chunk_run == 1), one_step.eq(chunk.chunk_steps == 1)]
+        with m.If(begins):
             m.d.sync += [
-                at.word.eq(wrap_add(at.word, 1, config.weight_words)),
-                at.words_left.eq(Mux(run_ends, chunk.chunk_run, at.words_left - 1)),
-                at.steps_left.eq(at.steps_left - run_ends),
+                words_left.eq(chunk.chunk_run),
+                run_ends.eq(one_word),
+                steps_left.eq(chunk.chunk_steps),
+                last_step.eq(one_step),
             ]
+        with m.Elif(advances):
+            m.d.sync += [
+                word.eq(Mux(word == self._config.weight_words - 1, 0, word + 1)),
+                words_left.eq(Mux(run_ends, chunk.chunk_run, words_left - 1)),
+                run_ends.eq(Mux(run_ends, one_word, words_left == 2)),
+                steps_left.eq(steps_left - run_ends),
+                last_step.eq(Mux(run_ends, steps_left == 2, last_step)),
+            ]
+        return run_ends, run_ends & last_step
+
+    def _elaborate_writes(self, m, unpacker):
+        """Write what was asked for."""
+        piece, value = unpacker.tag, unpacker.data
+        is_weight = ~piece.table & ~piece.constant
+        group_loaded = Signal()
+        m.d.sync += [
+            self.table.place.eq(piece.place),
+            self.table.second.eq(piece.second),
+            self.table.entry.eq(piece.entry),
+            self.table_valid.eq(unpacker.valid & piece.table & piece.ends),
+            self.constant.group.eq(piece.group),
+            self.constant.lane.eq(piece.lane),
+            self.constant_valid.eq(unpacker.valid & piece.constant & piece.ends),
+            self.weight.lane.eq(piece.lane),
+            self.weight.word.eq(piece.word),
+            self.weight_valid.eq(unpacker.valid & is_weight),
+            group_loaded.eq(unpacker.valid & piece.group_ends),
+            # Two cycles behind the last word, when it can be read.
+            self.groups_loaded.eq(self.groups_loaded + group_loaded),
+        ]
+        self._assemble(m, piece.part, self.table.data, unpacker.valid & piece.table, value)
+        self._assemble(m, piece.part, self.constant.data, unpacker.valid & piece.constant, value)
+        with m.If(unpacker.valid & piece.constant & ~piece.wide):
+            m.d.sync += self.constant.data[8 * CONSTANT_BYTES :].eq(0)
+        bits = self._config.weight_bits
+        for k in range(self._config.in_lanes):
+            weight = value.word_select(k, 8).as_signed()
+            if bits > 8:
+                weight = weight - piece.zero_weight
+            # What follows the end of a run in memory belongs to the next lane.
+            place = self.weight.data.word_select(k, bits)
+            m.d.sync += place.eq(Mux(piece.tail <= k, 0, weight))
+
+    def _assemble(self, m, part, target, valid, value):
+        """Put a piece to its place in ``target``."""
+        most = min(self._config.in_lanes, CONSTANT_BYTES)
+        for k, start in enumerate(range(0, len(target) // 8, most)):
+            with m.If(valid & (part == k)):
+                m.d.sync += target[8 * start : 8 * (start + most)].eq(value)

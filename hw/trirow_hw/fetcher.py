@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal
-from amaranth.lib import stream, wiring
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .read_port import ReadRequest
-from .spans import BurstSplitter, Spans, check_power_of_two
+from .spans import BurstBytes, BurstSplitter, Spans, check_power_of_two
 
 __all__ = ["Fetcher"]
 
@@ -22,8 +22,8 @@ class Fetcher(wiring.Component):
     The consumer grants room in bytes of the spans, in order. A request is made when the room
     covers the whole burst; when the array starves, for as many beats as it covers. Beyond the room
     granted up to ``bus_bytes - 1`` bytes may be asked for, since the last beat may hold bytes that
-    come later: the consumer's unpacker keeps those. A burst takes 2 cycles, 3 where a span ends,
-    if its request is taken at once.
+    come later: the consumer's unpacker keeps those. A burst takes 4 cycles if its request is
+    taken at once. Room counts from 2 cycles behind its grant on.
 
     Parameters
     ----------
@@ -42,6 +42,8 @@ class Fetcher(wiring.Component):
     index : In(16)
         Index of the pass, passed on with the request.
     request : Out(stream.Signature(ReadRequest))
+    bursts : Out(stream.Signature(BurstBytes(bus_bytes)))
+        What is wanted of each burst, when it is requested. The next one waits until it is taken.
     done : Out(1)
         Nothing is left to request.
     """
@@ -57,69 +59,90 @@ class Fetcher(wiring.Component):
                 "urgent": In(1),
                 "index": In(16),
                 "request": Out(stream.Signature(ReadRequest)),
-                "done": Out(1),
+                "bursts": Out(stream.Signature(BurstBytes(bus_bytes))),
+                "done": Out(1, init=1),
             }
         )
+
+    @property
+    def _shift(self) -> int:
+        return self._bus_bytes.bit_length() - 1
 
     def elaborate(self, platform):
         m = Module()
         m.submodules.splitter = splitter = BurstSplitter(bus_bytes=self._bus_bytes)
-        shift = self._bus_bytes.bit_length() - 1
-        credit, spent = Signal(CREDIT_BITS), Signal.like(splitter.bytes)
-        m.d.sync += credit.eq(credit + self.grant - spent)
-
         offset = splitter.address % self._bus_bytes
-        covered = Signal(CREDIT_BITS)
         m.d.comb += [
-            covered.eq((offset + credit) >> shift),
             splitter.i.payload.eq(self.i.payload),
             splitter.i.valid.eq(self.i.valid & self.done),
             self.i.ready.eq(splitter.i.ready & self.done),
+            self.request.payload.urgent.eq(self.urgent),
         ]
-
-        with m.FSM():
-            with m.State("IDLE"):
-                m.d.comb += self.done.eq(1)
-                with m.If(self.i.valid & self.i.ready):
-                    m.d.sync += credit.eq(self._bus_bytes - 1 + self.grant)
-                    m.next = "ROOM"
-
-            with m.State("ROOM"):
-                m.d.comb += [
-                    splitter.take_beats.eq(splitter.beats),
-                    splitter.take_bytes.eq(splitter.bytes),
-                ]
-                with m.If(splitter.valid):
-                    with m.If(splitter.bytes <= credit):
-                        m.d.comb += splitter.take.eq(1)
-                    with m.Elif(self.starving & (covered != 0)):
-                        m.d.comb += [
-                            splitter.take.eq(1),
-                            splitter.take_beats.eq(covered),
-                            splitter.take_bytes.eq((covered << shift) - offset),
-                        ]
-                with m.If(splitter.take):
-                    m.d.comb += spent.eq(splitter.take_bytes)
-                    m.d.sync += [
-                        self.request.payload.address.eq(splitter.address & ~(self._bus_bytes - 1)),
-                        self.request.payload.beats.eq(splitter.take_beats),
-                        self.request.payload.index.eq(self.index),
-                        self.request.valid.eq(1),
-                    ]
-                    with m.If(splitter.last):
-                        m.next = "LAST"
-                    with m.Else():
-                        m.next = "SEND"
-
-            with m.State("SEND"):
-                with m.If(self.request.ready):
-                    m.d.sync += self.request.valid.eq(0)
-                    m.next = "ROOM"
-
-            with m.State("LAST"):
-                with m.If(self.request.ready):
-                    m.d.sync += self.request.valid.eq(0)
-                    m.next = "IDLE"
-
-        m.d.comb += self.request.payload.urgent.eq(self.urgent)
+        whole, some, covered = self._elaborate_room(m, splitter, offset)
+        looked, free = Signal(), Signal()
+        m.d.comb += [
+            free.eq(~self.request.valid & ~self.bursts.valid),
+            splitter.take.eq(looked & (whole | (self.starving & some))),
+            splitter.take_part.eq(~whole),
+            splitter.take_beats.eq(Mux(whole, splitter.beats, covered.beats)),
+            splitter.take_bytes.eq(Mux(whole, splitter.bytes, covered.bytes)),
+        ]
+        # A burst is compared with the room in its first cycle, and may be taken from the next on.
+        m.d.sync += looked.eq(splitter.valid & ~splitter.take & free)
+        self._elaborate_request(m, splitter, offset, whole, free)
         return m
+
+    def _elaborate_room(self, m, splitter, offset):
+        """Count the room. Return whether the burst fits, else whether and how many of its beats do.
+
+        They are a cycle old, when there may have been less room.
+        """
+        credit, granted, spent = (
+            Signal(CREDIT_BITS),
+            Signal(CREDIT_BITS),
+            Signal.like(splitter.bytes),
+        )
+        whole, some = Signal(), Signal()
+        shapes = {"beats": splitter.beats.shape(), "bytes": splitter.bytes.shape()}
+        covered = Signal(data.StructLayout(shapes))
+        beats = (offset + credit[: len(splitter.bytes)]) >> self._shift
+        m.d.sync += [
+            granted.eq(self.grant),
+            spent.eq(Mux(splitter.take, splitter.take_bytes, 0)),
+            credit.eq(credit + granted - spent),
+            whole.eq(splitter.bytes <= credit),
+            covered.beats.eq(beats),
+            covered.bytes.eq((beats << self._shift) - offset),
+            some.eq(beats != 0),
+        ]
+        with m.If(self.done):
+            m.d.sync += credit.eq(self._bus_bytes - 1)
+        return whole, some, covered
+
+    def _elaborate_request(self, m, splitter, offset, whole, free):
+        """Pass on what is taken: to the memory, and to who cuts the answer out of its beats."""
+        request, burst = self.request.payload, self.bursts.payload
+        ending = Signal()
+        with m.If(self.request.ready):
+            m.d.sync += self.request.valid.eq(0)
+        with m.If(self.bursts.ready):
+            m.d.sync += self.bursts.valid.eq(0)
+        with m.If(free):
+            m.d.sync += [
+                request.address.eq(splitter.address & ~(self._bus_bytes - 1)),
+                request.beats.eq(splitter.take_beats),
+                request.index.eq(self.index),
+                burst.first.eq(offset),
+                burst.last.eq(Mux(whole, offset + splitter.bytes - 1, self._bus_bytes - 1)),
+                burst.beats.eq(splitter.take_beats),
+            ]
+        with m.If(splitter.take):
+            m.d.sync += [
+                self.request.valid.eq(1),
+                self.bursts.valid.eq(1),
+                ending.eq(splitter.last),
+            ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += self.done.eq(0)
+        with m.Elif(ending & self.request.valid & self.request.ready):
+            m.d.sync += [self.done.eq(1), ending.eq(0)]

@@ -1,10 +1,10 @@
-"""Arithmetic on ring addresses."""
+"""Arithmetic on ring addresses, with one carry chain each."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Mux, Value
+from amaranth.hdl import Cat, Const, Mux, Value
 
-__all__ = ["wrap", "wrap_add"]
+__all__ = ["add_carry", "wrap", "wrap_add"]
 
 
 def wrap(value: Value, depth: int) -> Value:
@@ -25,6 +25,25 @@ def wrap(value: Value, depth: int) -> Value:
     return Mux(value >= depth, value - depth, value)[:bits]
 
 
-def wrap_add(a: Value, b: Value, depth: int) -> Value:
-    """Return ``(a + b) mod depth`` for two values below ``depth``."""
-    return wrap(a + b, depth)
+def wrap_add(a: Value, b: Value, depth: int, *, less: Value | None = None) -> Value:
+    """Return ``(a + b) mod depth`` for two values below ``depth``.
+
+    Parameters
+    ----------
+    a, b : Value
+        Unsigned.
+    depth : int
+        Places of the ring.
+    less : Value, optional
+        ``b - depth``, signed, if it is known beforehand: then both sums are made at once.
+    """
+    if less is None or depth & (depth - 1) == 0:
+        return wrap(a + b, depth)
+    reduced = a + less
+    return Mux(reduced < 0, a + b, reduced)[: (depth - 1).bit_length()]
+
+
+def add_carry(a: Value, b: Value, carry: Value) -> Value:
+    """Return ``a + b + carry`` for signed numbers and a bit, in one adder."""
+    left = Cat(Const(1, 1), a).as_signed()
+    return (left + Cat(carry, b).as_signed()) >> 1

@@ -20,13 +20,44 @@ OutputSpans = data.StructLayout({"spans": Spans, "index": 16})
 #: Bursts among the last bytes of a pass are not longer, so that the last one goes out soon.
 TAIL_BEATS = 8
 
+#: Beats that may still come when the packing has been told that the queue is full.
+BEATS_BEHIND = 4
+
+
+def _Stretch(bus_bytes: int, low_bits: int):
+    """Return the layout of a span as the packing sees it.
+
+    ``offset``: of its first byte in its beat; ``low`` and ``high``: its bytes; ``short``: ``high``
+    is 0.
+    """
+    offset = range(bus_bytes)
+    return data.StructLayout({"offset": offset, "low": low_bits, "high": 32 - low_bits, "short": 1})
+
+
+def _Step(config: Config):
+    """Return the layout of a step of the packing.
+
+    ``bytes``, as ``strobe`` says, go behind those that wait, ``position`` bytes into the beat. With
+    ``push`` a beat is complete; with ``clear`` no byte waits any more.
+    """
+    return data.StructLayout(
+        {
+            "bytes": 8 * config.post_lanes,
+            "strobe": config.post_lanes,
+            "position": range(config.bus_bytes),
+            "push": 1,
+            "clear": 1,
+        }
+    )
+
 
 class OutputWriter(wiring.Component):
     """Write the outputs of passes, each to its spans of memory.
 
-    A column of outputs a cycle; where the last column of a span lies in two beats, a cycle more. A
-    burst is requested when all of its beats are in the queue; it takes 2 cycles, 3 where a span
-    ends, if its request is taken at once.
+    A column of outputs a cycle, a span every 4 cycles at most; where the last column of a span lies
+    in two beats, a cycle more. A beat is in its queue 4 cycles behind the column that fills it. A
+    burst is requested when all of its beats are in the queue; it takes 4 cycles, if its request is
+    taken at once.
 
     Parameters
     ----------
@@ -43,6 +74,8 @@ class OutputWriter(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
+        # A column that takes from the high bits leaves more of the low ones than the next two need.
+        self._low_bits = (3 * config.post_lanes).bit_length()
         super().__init__(
             {
                 "i": In(stream.Signature(OutputSpans)),
@@ -56,10 +89,15 @@ class OutputWriter(wiring.Component):
         m = Module()
         config = self._config
         m.submodules.beats = beats = Queue(
-            WriteBeat(config.bus_bytes), depth=2 * config.burst_beats, block_ram=True
+            WriteBeat(config.bus_bytes),
+            depth=2 * config.burst_beats + BEATS_BEHIND,
+            block_ram=True,
+            registered=True,
         )
-        m.submodules.packing = packing = Queue(Spans, depth=4)
-        m.submodules.sending = sending = Queue(OutputSpans, depth=4)
+        m.submodules.packing = packing = Queue(Spans, depth=4, registered=True)
+        m.submodules.sending = sending = Queue(OutputSpans, depth=4, registered=True)
+        stretch = _Stretch(config.bus_bytes, self._low_bits)
+        m.submodules.stretches = stretches = Queue(stretch, depth=1, registered=True)
         m.d.comb += [
             packing.i.payload.eq(self.i.payload.spans),
             packing.i.valid.eq(self.i.valid & sending.i.ready),
@@ -68,92 +106,132 @@ class OutputWriter(wiring.Component):
             self.i.ready.eq(packing.i.ready & sending.i.ready),
         ]
         wiring.connect(m, beats.o, wiring.flipped(self.beats))
-        self._elaborate_packing(m, packing.o, beats.i)
-        self._elaborate_bursts(m, sending.o, beats.i.valid & beats.i.ready)
+        self._elaborate_stretches(m, packing.o, stretches.i)
+        step = Signal(_Step(config))
+        self._elaborate_columns(m, stretches.o, step)
+        self._elaborate_beats(m, step, beats.i)
+        self._elaborate_bursts(m, sending.o, beats.i.valid)
         return m
 
-    def _elaborate_packing(self, m, spans, beats):
-        """Put the bytes behind those that wait for their beat to be full, or for the span's end."""
-        bus_bytes, post_lanes = self._config.bus_bytes, self._config.post_lanes
-        size = bus_bytes + post_lanes
-        word, strobe = Signal(8 * size), Signal(size)
-        position, end = Signal(range(size)), Signal(range(size + post_lanes))
-        merged, merged_strobe = Signal(8 * size), Signal(size)
-        count = self.outputs.payload.count
-        inside = Cat(count > k for k in range(post_lanes))
-        inside_bits = Cat((count > k).replicate(8) for k in range(post_lanes))
-        full, taken = Signal(), Signal()
-        m.d.comb += [
-            merged.eq(word | ((self.outputs.payload.data & inside_bits) << (position << 3))),
-            merged_strobe.eq(strobe | (inside << position)),
-            end.eq(position + count),
-            full.eq(end >= bus_bytes),
-            taken.eq(self.outputs.valid & self.outputs.ready),
-            beats.payload.data.eq(merged),
-            beats.payload.strobe.eq(merged_strobe),
-        ]
-        begins, advances = Signal(), Signal()
-        last, left_total, gap = self._elaborate_spans(m, spans.payload, begins, taken, advances)
-        span_ends, span_end = Signal(), Signal.like(end)
-        m.d.comb += span_ends.eq(last & (count != 0))
-        with m.If(taken):
-            m.d.sync += [
-                word.eq(Mux(full, merged >> 8 * bus_bytes, merged)),
-                strobe.eq(Mux(full, merged_strobe >> bus_bytes, merged_strobe)),
-                position.eq(Mux(full, end - bus_bytes, end)),
-            ]
-        with m.If(begins | advances):
-            start = Mux(begins, spans.payload.address, span_end + gap)
-            m.d.sync += [word.eq(0), strobe.eq(0), position.eq(start % bus_bytes)]
-
-        with m.FSM():
-            with m.State("IDLE"):
-                m.d.comb += begins.eq(1)
-                with m.If(spans.valid):
-                    m.next = "PACK"
-
-            with m.State("PACK"):
-                m.d.comb += [
-                    beats.valid.eq(self.outputs.valid & (full | span_ends)),
-                    self.outputs.ready.eq(beats.ready | ~(full | span_ends)),
-                    span_end.eq(end),
-                ]
-                with m.If(taken & span_ends):
-                    with m.If(end > bus_bytes):
-                        m.next = "REST"
-                    with m.Else():
-                        m.d.comb += advances.eq(1)
-                        with m.If(left_total == count):
-                            m.d.comb += spans.ready.eq(1)
-                            m.next = "IDLE"
-
-            with m.State("REST"):
-                m.d.comb += [
-                    beats.payload.data.eq(word),
-                    beats.payload.strobe.eq(strobe),
-                    beats.valid.eq(1),
-                    span_end.eq(position),
-                ]
-                with m.If(beats.ready):
-                    m.d.comb += advances.eq(1)
-                    m.next = "PACK"
-                    with m.If(left_total == 0):
-                        m.d.comb += spans.ready.eq(1)
-                        m.next = "IDLE"
-
-    def _elaborate_spans(self, m, spans, begins, taken, advances):
-        """Count the bytes; return whether a span ends, what is left of the pass, and the gap."""
-        count = self.outputs.payload.count
-        left_total, left_span = Signal(32), Signal(32)
+    def _elaborate_stretches(self, m, passes, stretches):
+        """Work out offset and length of each span, in 3 cycles."""
+        spans = passes.payload
+        left, length = Signal(32), Signal(32)
+        rest = Signal(33)  # what is left of the pass behind the span; negative if that is cut short
+        offset = Signal(range(self._config.bus_bytes))
+        begins, advances, last = Signal(), Signal(), Signal()
         line_end = flag_line_end(m, spans, spans, begins=begins, advances=advances)
+        m.d.comb += [
+            stretches.payload.offset.eq(offset),
+            Cat(stretches.payload.low, stretches.payload.high).eq(length),
+            stretches.payload.short.eq(length[self._low_bits :] == 0),
+        ]
+        with m.FSM():
+            with m.State("BEGIN"):
+                m.d.comb += begins.eq(1)
+                m.d.sync += [
+                    left.eq(spans.total),
+                    length.eq(spans.first),
+                    offset.eq(spans.address),
+                ]
+                with m.If(passes.valid):
+                    m.next = "MEASURE"
+
+            with m.State("MEASURE"):
+                m.d.sync += rest.eq(left - length)
+                m.next = "CUT"
+
+            with m.State("CUT"):
+                m.d.sync += last.eq(rest[32] | (rest == 0))
+                with m.If(rest[32]):
+                    m.d.sync += length.eq(left)
+                m.next = "OFFER"
+
+            with m.State("OFFER"):
+                m.d.comb += stretches.valid.eq(1)
+                with m.If(stretches.ready):
+                    m.d.comb += advances.eq(1)
+                    m.d.sync += [
+                        left.eq(rest),
+                        length.eq(spans.span),
+                        offset.eq(offset + length + Mux(line_end, spans.turn, spans.gap)),
+                    ]
+                    m.next = "MEASURE"
+                    with m.If(last):
+                        m.next = "NEXT PASS"
+
+            with m.State("NEXT PASS"):
+                m.d.comb += passes.ready.eq(1)
+                m.next = "BEGIN"
+
+    def _elaborate_columns(self, m, stretches, step):
+        """Decide where each column goes and what it completes; no data are moved yet."""
+        config = self._config
+        bus_bytes, post_lanes = config.bus_bytes, config.post_lanes
+        column = self.outputs.payload
+        present = Signal(stretches.payload.shape())  # what is left of the span, from where on
+        end = Signal(range(bus_bytes + post_lanes))
+        active, rest, borrows = Signal(), Signal(), Signal()
+        room, taken, full, ends = Signal(), Signal(), Signal(), Signal()
+        places = 2 * config.burst_beats
+        used = Signal(range(places + BEATS_BEHIND + 1))
+        freed = Signal()
+        m.d.comb += [
+            self.outputs.ready.eq(active & ~rest & room),
+            taken.eq(self.outputs.valid & self.outputs.ready),
+            end.eq(present.offset + column.count),
+            full.eq(end >= bus_bytes),
+            ends.eq(present.short & (present.low == column.count)),
+        ]
+        m.d.sync += [
+            freed.eq(self.beats.valid & self.beats.ready),
+            used.eq(used + step.push - freed),
+            room.eq(used < places),
+            step.bytes.eq(column.data),
+            step.strobe.eq(Cat(taken & (column.count > k) for k in range(post_lanes))),
+            step.position.eq(present.offset),
+            step.push.eq((taken & (full | ends)) | rest),
+            step.clear.eq(rest | (taken & ends & (end <= bus_bytes))),
+            rest.eq(taken & ends & (end > bus_bytes)),
+            present.short.eq(present.high == 0),
+            borrows.eq(taken & (present.low < column.count)),
+        ]
+        with m.If(borrows):
+            m.d.sync += present.high.eq(present.high - 1)
         with m.If(taken):
-            m.d.sync += [left_total.eq(left_total - count), left_span.eq(left_span - count)]
-        with m.If(begins):
-            m.d.sync += [left_total.eq(spans.total), left_span.eq(spans.first)]
-        with m.Elif(advances):
-            m.d.sync += left_span.eq(spans.span)
-        ends = (left_span == count) | (left_total == count)
-        return ends, left_total, Mux(line_end, spans.turn, spans.gap)
+            m.d.sync += [present.offset.eq(end), present.low.eq(present.low - column.count)]
+        # A span leaves its queue a cycle after it has been copied.
+        fresh = stretches.valid & ~stretches.ready
+        m.d.sync += stretches.ready.eq(0)
+        with m.If(~active | (taken & ends)):
+            m.d.sync += [
+                active.eq(fresh),
+                present.eq(stretches.payload),
+                stretches.ready.eq(fresh),
+            ]
+
+    def _elaborate_beats(self, m, step, beats):
+        """Shift the bytes to their places in one cycle, merge them with the others in the next."""
+        bus_bytes = self._config.bus_bytes
+        size = bus_bytes + self._config.post_lanes
+        shifted = Signal(WriteBeat(size))
+        push, clear = Signal(), Signal()
+        waiting, merged = Signal(WriteBeat(size)), Signal(WriteBeat(size))
+        m.d.comb += merged.eq(waiting.as_value() | shifted.as_value())
+        chosen = Cat(strobe.replicate(8) for strobe in step.strobe)
+        m.d.sync += [
+            shifted.data.eq((step.bytes & chosen) << (step.position << 3)),
+            shifted.strobe.eq(step.strobe << step.position),
+            push.eq(step.push),
+            clear.eq(step.clear),
+            waiting.data.eq(Mux(push, shifted.data >> 8 * bus_bytes, merged.data)),
+            waiting.strobe.eq(Mux(push, shifted.strobe >> bus_bytes, merged.strobe)),
+            beats.payload.data.eq(merged.data),
+            beats.payload.strobe.eq(merged.strobe),
+            beats.valid.eq(push),
+        ]
+        with m.If(clear):
+            m.d.sync += waiting.eq(0)
 
     def _elaborate_bursts(self, m, passes, pushed):
         """Request a burst when its beats are in the queue and not promised to another."""
@@ -161,19 +239,26 @@ class OutputWriter(wiring.Component):
         m.submodules.splitter = splitter = BurstSplitter(
             bus_bytes=config.bus_bytes, tail_bytes=min(BURST_BYTES, TAIL_BEATS * config.bus_bytes)
         )
-        available = Signal(range(2 * config.burst_beats + 2))
-        busy = Signal()
-        promised = Mux(splitter.take, splitter.beats, 0)
-        m.d.sync += available.eq(available + pushed - promised)
+        available = Signal(range(2 * config.burst_beats + BEATS_BEHIND + 2))
+        busy, enough, made = Signal(), Signal(), Signal()
+        done = made & self.request.payload.last
+        m.d.sync += [
+            made.eq(splitter.take),
+            available.eq(available + pushed - Mux(made, self.request.payload.beats, 0)),
+            enough.eq(splitter.valid & (splitter.beats <= available)),
+        ]
         m.d.comb += [
             splitter.i.payload.eq(passes.payload.spans),
             splitter.i.valid.eq(passes.valid & ~busy),
             splitter.take_beats.eq(splitter.beats),
             splitter.take_bytes.eq(splitter.bytes),
-            splitter.take.eq(splitter.valid & (splitter.beats <= available) & ~self.request.valid),
+            splitter.take.eq(splitter.valid & enough & ~self.request.valid),
+            passes.ready.eq(done),
         ]
         with m.If(splitter.i.valid & splitter.i.ready):
             m.d.sync += busy.eq(1)
+        with m.Elif(done):
+            m.d.sync += busy.eq(0)
         with m.If(self.request.ready):
             m.d.sync += self.request.valid.eq(0)
         with m.If(splitter.take):
@@ -184,6 +269,3 @@ class OutputWriter(wiring.Component):
                 self.request.payload.index.eq(passes.payload.index),
                 self.request.payload.last.eq(splitter.last),
             ]
-            with m.If(splitter.last):
-                m.d.comb += passes.ready.eq(1)
-                m.d.sync += busy.eq(0)

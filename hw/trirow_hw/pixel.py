@@ -57,6 +57,10 @@ def Pixel(config: Config):
     a row. ``mask_low``: bytes at the front of the first tap that are padding; ``mask_high``: bytes
     of the last tap before the padding or the end of the run.
 
+    ``single``: a step of the window has one tap; ``one_step``: there is only one step; both are set
+    if ``empty``. ``inside``: kernel rows of the first step with features, in a depthwise pass; in
+    a dense one there is one row, if not ``empty``.
+
     If ``needs``, the pixel can be computed when ``need_words`` words of row ``need_row`` have been
     loaded. After it, the words below ``keep_from`` of the uppermost row are free (if ``frees``),
     and at the end of an output row (``row_end``) the first ``retire`` rows are; those must be
@@ -71,6 +75,9 @@ def Pixel(config: Config):
             "end_row": _KERNEL,
             "skipped_words": 16,
             "words": 16,
+            "single": 1,
+            "one_step": 1,
+            "inside": config.tap_rows,
             "first_word": 16,
             "place": range(depth),
             "byte": range(config.in_lanes),

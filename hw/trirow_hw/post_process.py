@@ -6,6 +6,7 @@ from amaranth.hdl import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .block_memory import BlockQueue
 from .config import SECOND_QUEUE, Config
 from .delay import delay
 from .queue import Queue
@@ -43,7 +44,7 @@ PostPass = data.StructLayout(
     }
 )
 
-#: Groups on the way through the array.
+#: Places for groups on the way through the array: one a cycle, for as long as its latency.
 TAG_QUEUE = 32
 #: Code of ``combine``; other codes but 0 add.
 COMBINE_MAXIMUM = 2
@@ -66,7 +67,7 @@ class PostProcess(wiring.Component):
 
     Throughput a column a cycle; every other cycle with ``combine``; a column each 4 cycles with
     ``partial_out`` (fewer where 4 bytes of its lanes fill fewer outputs). Latency from ``done`` to
-    ``o`` 7 cycles and that of the requantiser; with ``combine`` 13 cycles and twice that.
+    ``o`` 9 cycles and that of the requantiser; with ``combine`` 16 cycles and twice that.
     Back-pressure is by reservation: ``room`` says that the results of the group that ends next fit
     the queue, and that its second operand is there; ``tag_valid`` takes both.
 
@@ -83,11 +84,12 @@ class PostProcess(wiring.Component):
     constant : In(ConstantWrite), constant_valid : In(1)
     table : In(TableWrite), table_valid : In(1)
     tag : In(GroupTag), tag_valid : In(1)
-        A group whose sums will come, ``columns`` columns at least 4 cycles later. Groups are at
-        least that number of cycles apart. ``columns``, ``second`` and ``pass_end`` are those of the
-        next group already before ``tag_valid``.
+        A group whose sums will come, ``columns`` columns from the same number of cycles on, at
+        least 4 and at most ``TAG_QUEUE - 4``. Groups are at least ``columns`` cycles apart.
+        ``columns``, ``second`` and ``pass_end`` are those of the next group already before
+        ``tag_valid``.
     room : Out(1)
-        The group of ``tag`` may come; combinational in ``tag``.
+        The group of ``tag`` may come; combinational in ``tag``, but not in ``tag_valid``.
     second : In(stream.Signature(SecondColumn))
         Columns of the second operand.
     sums : In(ArrayLayout(signed(32), post_lanes)), done : In(1)
@@ -124,11 +126,10 @@ class PostProcess(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self._config
-        m.submodules.passes = passes = Queue(PostPass, depth=PASS_QUEUE)
-        m.submodules.tags = tags = Queue(GroupTag, depth=TAG_QUEUE)
-        m.submodules.second = second = Queue(
-            32 * config.post_lanes, depth=SECOND_QUEUE, block_ram=True
-        )
+        # One more place is the register at its output.
+        m.submodules.passes = passes = Queue(PostPass, depth=PASS_QUEUE - 1, registered=True)
+        m.submodules.tags = tags = BlockQueue(GroupTag, depth=TAG_QUEUE)
+        m.submodules.second = second = BlockQueue(32 * config.post_lanes, depth=SECOND_QUEUE)
         m.submodules.results = results = Results(config=config)
         wiring.connect(m, wiring.flipped(self.i), passes.i)
         wiring.connect(m, results.o, wiring.flipped(self.o))
@@ -149,12 +150,14 @@ class PostProcess(wiring.Component):
         self._elaborate_second(m, second.i, t_column, requantisers, loop_ends)
 
         if self._combines:
-            m.d.comb += again.eq(results.again.valid & ~here.valid)
+            m.d.comb += [
+                again.eq(results.again.valid & ~here.valid),
+                results.again.ready.eq(~here.valid),
+            ]
         m.d.comb += [
             column.valid.eq(here.valid | again),
-            results.again.ready.eq(again),
             second.o.ready.eq(
-                (here.valid & passes.o.payload.partial_in)
+                (here.second & (passes.o.payload.combine == 0))
                 | (r_column.valid & (r_column.combine != 0))
             ),
         ]
@@ -163,9 +166,8 @@ class PostProcess(wiring.Component):
     def _elaborate_room(self, m, tags, second, freed, again):
         """Let the next group come, or not."""
         m.submodules.reservation = reservation = Reservation(config=self._config)
+        m.d.sync += [tags.payload.eq(self.tag), tags.valid.eq(self.tag_valid)]
         m.d.comb += [
-            tags.payload.eq(self.tag),
-            tags.valid.eq(self.tag_valid),
             reservation.tag.eq(self.tag),
             reservation.tag_valid.eq(self.tag_valid),
             reservation.combine.eq(self.i.payload.combine != 0),
@@ -173,41 +175,47 @@ class PostProcess(wiring.Component):
             reservation.second_comes.eq(second.valid & second.ready),
             reservation.freed.eq(freed),
             reservation.again.eq(again),
-            self.room.eq(reservation.room & tags.ready),
+            self.room.eq(reservation.room),
         ]
 
     def _elaborate_sums(self, m, tags):
         """Count the columns of the group whose sums come; look up their constants.
 
-        Returns whether there is a column, its channels and whether its pass ends, and the
-        constants, all together with the delayed sums.
+        Returns whether there is a column, whether it has a second operand, whether its pass ends,
+        its channels, and the constants, all together with the delayed sums.
         """
         config = self._config
-        tag, width = tags.payload, config.post_lanes
+        width = config.post_lanes
         m.submodules.constants = constants = Constants(config=config)
+        tag = tags.payload
+        tag_columns = tag.columns[: config.stages.bit_length()]
+        tag_lanes = tag.lanes[: config.out_lanes.bit_length()]
         active = Signal()
         column, column_here = Signal(range(config.stages)), Signal(range(config.stages))
-        lanes, lanes_here = Signal(8), Signal(8)
-        last = Signal()
-        here = Signal(data.StructLayout({"valid": 1, "pass_end": 1, "count": range(width + 1)}))
+        lanes, lanes_here = Signal.like(tag_lanes), Signal.like(tag_lanes)
+        last, last_next = Signal(), Signal()
+        flags = {"valid": 1, "second": 1, "pass_end": 1}
+        here = Signal(data.StructLayout({**flags, "count": range(width + 1)}))
         m.d.comb += [
             column_here.eq(Mux(self.done, 0, column)),
-            lanes_here.eq(Mux(self.done, tag.lanes, lanes)),
-            last.eq(column_here == tag.columns - 1),
+            lanes_here.eq(Mux(self.done, tag_lanes, lanes)),
+            last.eq(Mux(self.done, tag_columns == 1, last_next)),
             here.valid.eq(self.done | active),
+            here.second.eq(here.valid & tag.second),
             here.pass_end.eq(last & tag.pass_end),
             here.count.eq(Mux(lanes_here < width, lanes_here, width)),
-            tags.ready.eq(here.valid & last),
+            tags.ready.eq(last),
             constants.constant.eq(self.constant),
             constants.constant_valid.eq(self.constant_valid),
             constants.group.eq(tag.group),
             constants.column.eq(column_here),
         ]
-        m.d.sync += self.release.eq(tags.ready & tag.release)
+        m.d.sync += self.release.eq(last & tag.release)
         with m.If(here.valid):
             m.d.sync += [
                 active.eq(~last),
                 column.eq(column_here + 1),
+                last_next.eq(column_here + 2 == tag_columns),  # not behind the last one
                 lanes.eq(lanes_here - width),
             ]
         return delay(m, here, constants.latency, name="here", reset_less=False), constants.o
@@ -219,7 +227,7 @@ class PostProcess(wiring.Component):
         place = Signal()
         has_tables = (spec.table_bytes != 0) & ~spec.keep_weights
         m.d.comb += [
-            passes.ready.eq(here.valid & here.pass_end),
+            passes.ready.eq(here.pass_end),
             column.count.eq(count_again),
             column.place.eq(place),
         ]
@@ -319,6 +327,8 @@ class PostProcess(wiring.Component):
             combined.count.eq(column.count),
         ]
         for k, (a, b) in enumerate(zip(tables.o_first, tables.o_second, strict=True)):
-            total = Mux(column.combine == COMBINE_MAXIMUM, Mux(a > b, a, b), a + b)
+            # Unsigned, whose carry is the answer: both signs are inverted.
+            a_larger = Cat(a[:-1], ~a[-1]) > Cat(b[:-1], ~b[-1])
+            total = Mux(column.combine == COMBINE_MAXIMUM, Mux(a_larger, a, b), a + b)
             m.d.sync += combined.data[32 * k : 32 * (k + 1)].eq(total)
         return combined

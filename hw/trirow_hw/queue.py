@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Value
+from amaranth.hdl import Module, Signal, Value
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,7 +13,8 @@ class Queue(wiring.Component):
     """Queue with stream ports.
 
     Latency 1 cycle (2 if ``block_ram`` and deeper than 1), full back-pressure. Throughput 1 a
-    cycle; if ``depth`` is 1, or 2 with ``block_ram``, one every 2 cycles.
+    cycle; if ``depth`` is 1, or 2 with ``block_ram``, one every 2 cycles. A single place is a
+    register. ``i.ready`` depends on nothing outside in the same cycle.
 
     Parameters
     ----------
@@ -23,36 +24,79 @@ class Queue(wiring.Component):
         Places, at least 1.
     block_ram : bool
         Read through a register, so that the storage can be block RAM; otherwise it is LUT RAM.
+    registered : bool
+        Put one more place behind the others, a register from which the output comes without logic.
+        The latency is one cycle longer; the throughput stays.
 
     Members
     -------
     i : In(stream.Signature(shape))
     o : Out(stream.Signature(shape))
+
+    Attributes
+    ----------
+    depth : int
+
+    Raises
+    ------
+    ValueError
+        If the depth is below 1.
     """
 
-    def __init__(self, shape, *, depth: int, block_ram: bool = False):
+    def __init__(self, shape, *, depth: int, block_ram: bool = False, registered: bool = False):
         if depth < 1:
             raise ValueError(f"depth must be at least 1, not {depth!r}")
         self._shape = shape
         self._depth = depth
         self._block_ram = block_ram
+        self._registered = registered
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
     @property
     def depth(self) -> int:
-        """Places of the queue."""
+        """Places of the queue, without the one of a registered output."""
         return self._depth
 
     def elaborate(self, platform):
         m = Module()
+        build = self._elaborate_place if self._depth == 1 else self._elaborate_memory
+        payload, valid, ready = build(m)
+        if self._registered:
+            payload, valid, ready = self._elaborate_register(m, payload, valid, ready)
+        m.d.comb += [
+            Value.cast(self.o.payload).eq(payload),
+            self.o.valid.eq(valid),
+            ready.eq(self.o.ready),
+        ]
+        return m
+
+    def _elaborate_memory(self, m):
+        """Store in a memory. Return payload, valid and ready of its end."""
         kind = fifo.SyncFIFOBuffered if self._block_ram else fifo.SyncFIFO
         m.submodules.fifo = store = kind(width=len(Value.cast(self.i.payload)), depth=self._depth)
         m.d.comb += [
             store.w_data.eq(Value.cast(self.i.payload)),
             store.w_en.eq(self.i.valid),
             self.i.ready.eq(store.w_rdy),
-            Value.cast(self.o.payload).eq(store.r_data),
-            self.o.valid.eq(store.r_rdy),
-            store.r_en.eq(self.o.ready),
         ]
-        return m
+        return store.r_data, store.r_rdy, store.r_en
+
+    def _elaborate_place(self, m):
+        """Store in a register, which follows the input while it is free."""
+        payload = Signal(len(Value.cast(self.i.payload)), reset_less=True)
+        valid, ready = Signal(), Signal()
+        m.d.comb += self.i.ready.eq(~valid)
+        with m.If(~valid):
+            m.d.sync += [payload.eq(Value.cast(self.i.payload)), valid.eq(self.i.valid)]
+        with m.Elif(ready):
+            m.d.sync += valid.eq(0)
+        return payload, valid, ready
+
+    def _elaborate_register(self, m, payload, valid, ready):
+        """Put a register behind a payload. Return payload, valid and ready of its end."""
+        held = Signal.like(payload, name="held", reset_less=True)
+        held_valid, held_ready = Signal(), Signal()
+        m.d.comb += ready.eq(~held_valid | held_ready)
+        with m.If(ready):
+            m.d.sync += [held.eq(payload), held_valid.eq(valid)]
+        return held, held_valid, held_ready

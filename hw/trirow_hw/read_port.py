@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Cat, Module, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -13,7 +13,8 @@ from .spans import check_power_of_two
 __all__ = ["PortError", "ReadPort", "ReadRequest"]
 
 #: A burst to be read: first address (aligned to the bus), beats (1 to 256), index of the pass it
-#: is for, and whether the array needs it now. ``urgent`` may change while the request waits.
+#: is for, and whether the array needs it now. ``urgent`` may change while the request waits, even
+#: when the port has taken it: what is up then counts for that request, too.
 ReadRequest = data.StructLayout({"address": 32, "beats": 9, "index": 16, "urgent": 1})
 
 #: What went wrong: address outside the window (1) or an error response (0), at which client, in
@@ -24,9 +25,10 @@ PortError = data.StructLayout({"window": 1, "client": 2, "index": 16})
 class ReadPort(wiring.Component):
     """Share the AXI4 read channel among clients.
 
-    One request is taken every 3 cycles or more: an urgent one first (the lowest client among
-    them), else in turn. Its address appears 2 cycles later. Answers come in order and go to the
-    client that asked, without latency; a client must be able to take all that it asks for.
+    A request of each client is taken in advance. Of these one is sent every 4 cycles or more: an
+    urgent one first (the lowest client among them), else in turn. The address appears 6 cycles
+    after the request. Answers come in order and go to the client that asked, without latency; a
+    client must be able to take all that it asks for.
 
     After ``stop`` no new request is sent, answers that are still due are dropped, and ``idle``
     says when none is left. The clients are reset meanwhile; this unit is not.
@@ -49,14 +51,14 @@ class ReadPort(wiring.Component):
     requests : In(stream.Signature(ReadRequest)).array(clients)
     answers : Out(stream.Signature(8 * bus_bytes)).array(clients)
     on_the_way : Out(1).array(clients)
-        Some answer to the client is due.
+        Some answer to the client is due: its request has been chosen.
     stop : In(1)
     idle : Out(1)
         No burst is on the way.
     waits : Out(1), head : Out, head_index : Out(16)
         Some burst is on the way; the client that the answer goes to, and the pass it is for.
     error : Out(PortError), error_valid : Out(1)
-        Strobe: what went wrong.
+        Strobe, a cycle later: what went wrong.
     """
 
     def __init__(self, *, bus_bytes: int, clients: int, outstanding: int = 8):
@@ -89,95 +91,123 @@ class ReadPort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         order_shape = data.StructLayout({"client": range(self._clients), "index": 16})
-        m.submodules.order = order = Queue(order_shape, depth=self._outstanding)
-        pending = [
-            Signal(range(self._outstanding + 2), name=f"pending{i}") for i in range(self._clients)
-        ]
-
-        self._elaborate_requests(m, order, pending)
-        self._elaborate_answers(m, order, pending)
+        # The register behind the queue is one of the places.
+        m.submodules.order = order = Queue(
+            order_shape, depth=self._outstanding - 1, registered=True
+        )
+        taken = Signal(self._clients)
+        waiting, valid, urgent = self._elaborate_clients(m, taken)
+        choice, any_valid = self._elaborate_choice(m, valid, urgent, taken)
+        asked, *refused = self._elaborate_requests(m, order, waiting, choice, any_valid, taken)
+        failed = self._elaborate_answers(m, order)
+        self._elaborate_errors(m, order, failed, *refused)
+        self._elaborate_counts(m, order, asked)
         m.d.comb += [
+            self.idle.eq(~(valid | Cat(self.on_the_way)).any()),
             self.axi.arsize.eq(self._bus_bytes.bit_length() - 1),
             self.axi.arburst.eq(Burst.INCR.value),
             self.axi.arcache.eq(0b0011),
         ]
         return m
 
-    def _elaborate_requests(self, m, order, pending):
+    def _elaborate_clients(self, m, taken):
+        """Take a request of each client. Return them, which are there, and which are urgent."""
+        waiting = [Signal(ReadRequest, name=f"waiting{k}") for k in range(self._clients)]
+        valid, now, urgent = (
+            Signal(self._clients, name=name) for name in ("valid", "now", "urgent")
+        )
+        for k, request in enumerate(self.requests):
+            m.d.comb += [
+                request.ready.eq(~valid[k] & ~self.stop),
+                urgent[k].eq(valid[k] & (waiting[k].urgent | now[k])),
+            ]
+            m.d.sync += now[k].eq(request.payload.urgent)
+            with m.If(~valid[k]):
+                m.d.sync += [waiting[k].eq(request.payload), valid[k].eq(request.valid)]
+            with m.If(taken[k] | self.stop):
+                m.d.sync += valid[k].eq(0)
+        return waiting, valid, urgent
+
+    def _elaborate_choice(self, m, valid, urgent, taken):
+        """Choose a client, a cycle ahead. Return it, and whether there is any."""
         turn = Signal(range(self._clients))
-        choice = Signal.like(turn)
+        following, choice = Signal.like(turn), Signal.like(turn)
         any_valid = Signal()
-        valid = [request.valid for request in self.requests]
-        urgent = [request.valid & request.payload.urgent for request in self.requests]
         # Later assignments win: in turn after the client served last, then the urgent ones.
         with m.Switch(turn):
             for last in range(self._clients):
                 with m.Case(last):
                     for client in ((last - k) % self._clients for k in range(self._clients)):
                         with m.If(valid[client]):
-                            m.d.comb += choice.eq(client)
+                            m.d.comb += following.eq(client)
         for client in reversed(range(self._clients)):
             with m.If(urgent[client]):
-                m.d.comb += choice.eq(client)
-        m.d.comb += any_valid.eq(Cat(valid).any())
+                m.d.comb += following.eq(client)
+        m.d.sync += [choice.eq(following), any_valid.eq(valid.any() & ~self.stop)]
+        with m.If(taken.any()):
+            m.d.sync += turn.eq(choice)
+        return choice, any_valid
 
+    def _elaborate_requests(self, m, order, waiting, choice, any_valid, taken):
+        """Check and send one request after another.
+
+        Return whose is being checked, whether one has been refused a cycle before, and its client
+        and pass.
+        """
+        asked, refused = Signal(self._clients), Signal()
         chosen = Signal(ReadRequest)
-        client = Signal.like(turn)
+        client = Signal.like(choice)
         end = Signal(33)
-        below, above = Signal(), Signal()
-        payloads = Array(request.payload.as_value() for request in self.requests)
+        below, outside = Signal(), Signal()
+        payloads = Array(request.as_value() for request in waiting)
+        m.d.comb += [
+            order.i.payload.client.eq(client),
+            order.i.payload.index.eq(chosen.index),
+        ]
+        m.d.sync += refused.eq(0)
+        free = ~self.axi.arvalid | self.axi.arready
+        with m.If(free):
+            m.d.sync += [
+                self.axi.arvalid.eq(0),
+                self.axi.araddr.eq(chosen.address),
+                self.axi.arlen.eq(chosen.beats - 1),
+            ]
         with m.FSM():
-            with m.State("CHOOSE"):
-                m.d.comb += self.idle.eq(~order.o.valid)
-                m.d.sync += [chosen.eq(payloads[choice]), client.eq(choice)]
+            with m.State("TAKE"):
+                m.d.sync += [
+                    chosen.eq(payloads[choice]),
+                    client.eq(choice),
+                    asked.eq(taken),
+                ]
                 with m.If(any_valid & order.i.ready & ~self.stop):
-                    for k, request in enumerate(self.requests):
-                        m.d.comb += request.ready.eq(choice == k)
-                    m.d.sync += turn.eq(choice)
+                    m.d.comb += taken.eq(1 << choice)
                     m.next = "CHECK"
 
             with m.State("CHECK"):
                 m.d.sync += [
                     below.eq(chosen.address < self.base),
                     end.eq(chosen.address + chosen.beats * self._bus_bytes),
-                    self.axi.araddr.eq(chosen.address),
-                    self.axi.arlen.eq(chosen.beats - 1),
                 ]
                 m.next = "WINDOW"
 
             with m.State("WINDOW"):
-                m.d.comb += above.eq(end > self.limit)
-                with m.If(self.stop):
-                    m.next = "CHOOSE"
-                with m.Elif(below | above):
-                    m.d.comb += [
-                        self.error_valid.eq(1),
-                        self.error.window.eq(1),
-                        self.error.client.eq(client),
-                        self.error.index.eq(chosen.index),
-                    ]
-                    m.next = "CHOOSE"
-                with m.Else():
-                    m.d.comb += [
-                        order.i.valid.eq(1),
-                        order.i.payload.client.eq(client),
-                        order.i.payload.index.eq(chosen.index),
-                    ]
-                    m.d.sync += self.axi.arvalid.eq(1)
-                    m.next = "SEND"
+                m.d.sync += outside.eq(below | (end > self.limit))
+                m.next = "SEND"
 
             with m.State("SEND"):
-                with m.If(self.axi.arready):
-                    m.d.sync += self.axi.arvalid.eq(0)
-                    m.next = "CHOOSE"
+                with m.If(self.stop):
+                    m.next = "TAKE"
+                with m.Elif(outside):
+                    m.d.sync += refused.eq(1)
+                    m.next = "TAKE"
+                with m.Elif(free):
+                    m.d.comb += order.i.valid.eq(1)
+                    m.d.sync += self.axi.arvalid.eq(1)
+                    m.next = "TAKE"
+        return asked, refused, order.i.payload
 
-        for k, count in enumerate(pending):
-            sent = order.i.valid & (client == k)
-            done = order.o.valid & order.o.ready & (order.o.payload.client == k)
-            m.d.sync += count.eq(count + sent - done)
-            m.d.comb += self.on_the_way[k].eq(count != 0)
-
-    def _elaborate_answers(self, m, order, pending):
+    def _elaborate_answers(self, m, order):
+        """Hand out the answers. Return whether the one of a cycle before was an error."""
         taken = Signal()
         m.d.comb += [
             self.waits.eq(order.o.valid),
@@ -196,10 +226,26 @@ class ReadPort(wiring.Component):
             with m.If(mine):
                 m.d.comb += ready.eq(answer.ready)
         m.d.comb += self.axi.rready.eq(order.o.valid & (ready | self.stop))
-        with m.If(taken & (self.axi.rresp != Response.OKAY.value) & ~self.stop):
-            m.d.comb += [
-                self.error_valid.eq(1),
-                self.error.window.eq(0),
-                self.error.client.eq(order.o.payload.client),
-                self.error.index.eq(order.o.payload.index),
-            ]
+        answered, bad = Signal(), Signal()
+        m.d.sync += [answered.eq(taken), bad.eq(self.axi.rresp != Response.OKAY.value)]
+        return answered & bad
+
+    def _elaborate_errors(self, m, order, failed, refused, refused_what):
+        """Report what has failed or been refused a cycle before."""
+        head = Signal.like(order.o.payload)
+        m.d.sync += head.eq(order.o.payload)
+        m.d.comb += [
+            self.error_valid.eq((failed | refused) & ~self.stop),
+            self.error.window.eq(~failed),
+            self.error.client.eq(Mux(failed, head.client, refused_what.client)),
+            self.error.index.eq(Mux(failed, head.index, refused_what.index)),
+        ]
+
+    def _elaborate_counts(self, m, order, asked):
+        """Count the bursts of each client that are on the way."""
+        for k in range(self._clients):
+            count = Signal(range(self._outstanding + 1), name=f"pending{k}")
+            sent = order.i.valid & (order.i.payload.client == k)
+            done = order.o.valid & order.o.ready & (order.o.payload.client == k)
+            m.d.sync += count.eq(count + sent - done)
+            m.d.comb += self.on_the_way[k].eq(asked[k] | (count != 0))

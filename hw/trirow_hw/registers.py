@@ -65,7 +65,8 @@ REGISTERS: dict[str, Register] = {
 class Registers(wiring.Component):
     """AXI4-Lite target with the registers of `REGISTERS`.
 
-    One access at a time, 2 cycles from request to answer. Reads of an undefined offset give 0,
+    One access at a time; a read is answered in the second cycle behind its request, a write in the
+    next. Reads of an undefined offset give 0,
     writes to one or to a read-only register do nothing; both answer OKAY. Byte strobes are
     honoured.
 
@@ -141,10 +142,15 @@ class Registers(wiring.Component):
 
     def _elaborate_reads(self, m, values):
         bus = self.bus
-        m.d.comb += [bus.arready.eq(~bus.rvalid), bus.rresp.eq(Response.OKAY.value)]
-        with m.If(bus.arvalid & bus.arready):
+        word = Signal(ADDRESS_BITS - 2)
+        looks = Signal()
+        m.d.comb += [bus.arready.eq(~bus.rvalid & ~looks), bus.rresp.eq(Response.OKAY.value)]
+        m.d.sync += looks.eq(bus.arvalid & bus.arready)
+        with m.If(bus.arready):
+            m.d.sync += word.eq(bus.araddr[2:])
+        with m.If(looks):
             m.d.sync += [bus.rvalid.eq(1), bus.rdata.eq(0)]
-            with m.Switch(bus.araddr[2:]):
+            with m.Switch(word):
                 for name, register in REGISTERS.items():
                     with m.Case(register.offset >> 2):
                         m.d.sync += bus.rdata.eq(values[name])

@@ -161,7 +161,8 @@ class Requantiser(wiring.Component):
         names = ("scale", "second", "fixed", "prelu", "zero_point", "low", "high")
         layout = {name: self.signature.members[name].shape for name in names}
         add = _register("add", data.StructLayout(layout))
-        m.d.sync += [add[name].eq(getattr(self, name)) for name in names]
+        m.d.sync += [add[name].eq(getattr(self, name)) for name in names if name != "prelu"]
+        m.d.sync += add.prelu.eq(self.prelu & ~self._is_fixed(self))
         return add
 
     def _constants(self, m, add, negative_sum):
@@ -170,7 +171,7 @@ class Requantiser(wiring.Component):
         Returns the word, a register of the stage ``span``, and what ``_side`` registers then.
         """
         fixed = self._is_fixed(add)
-        word = Mux(add.prelu & negative_sum & ~fixed, add.second, add.scale)
+        word = Mux(add.prelu & negative_sum, add.second, add.scale)
         span_word = _register("span_word", 32)
         m.d.sync += span_word.eq(word if "float32" in self._modes else add.scale)
 
@@ -218,13 +219,13 @@ class Requantiser(wiring.Component):
 
         # Bit i: at least i + 1 bits are too many.
         magnitude = add_sum ^ add_sum[-1].replicate(32)
-        excess = Cat(magnitude[i:31].any() & ~fixed for i in range(_SIGNIFICANT, 31))
+        excess = Cat(magnitude[i:31].any() for i in range(_SIGNIFICANT, 31))
         span_excess = _register("span_excess", len(excess))
         span_odd = _register("span_odd", 1)
         m.d.sync += [
-            span_excess.eq(excess),
+            span_excess.eq(excess & (~fixed).replicate(len(excess))),
             # The last bit that stays, of those sums that lose any.
-            span_odd.eq((add_sum[1:8] & excess & ~(excess >> 1)).any()),
+            span_odd.eq((add_sum[1:8] & excess & ~(excess >> 1)).any() & ~fixed),
         ]
 
         # Half to even: half a unit, less one if the last bit is even. The lowest bit makes span_odd

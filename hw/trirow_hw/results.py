@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, Module, Mux, Signal
+from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .block_memory import BlockQueue
 from .config import MAX_STAGES, SECOND_QUEUE, Config
 from .queue import Queue
 from .tap_issuer import GroupTag
@@ -79,9 +80,9 @@ def Totals(config: Config):
 class Results(wiring.Component):
     """Keep results in order until the output writer takes them, and int32 values until they go on.
 
-    Latency 2 cycles, 3 for int32. Throughput a column a cycle; a column of int32 takes a cycle for
+    Latency 4 cycles. Throughput a column a cycle; a column of int32 takes a cycle for
     each ``post_lanes`` bytes. There is no back-pressure on the inputs: who writes has reserved
-    places.
+    places. ``freed`` and ``again.valid`` do not depend on ``o.ready`` of the same cycle.
 
     Parameters
     ----------
@@ -118,52 +119,95 @@ class Results(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        config, width = self._config, self._config.post_lanes
-        m.submodules.queue = queue = Queue(Result(config), depth=RESULT_QUEUE)
-        m.submodules.totals = totals = Queue(Totals(config), depth=RESULT_QUEUE, block_ram=True)
-        head, total = queue.o.payload, totals.o.payload
+        width = self._config.post_lanes
+        m.submodules.totals = totals = BlockQueue(Totals(self._config), depth=RESULT_QUEUE)
+        head, head_valid, head_ready = self._elaborate_queue(m)
+        total = totals.o.payload
 
         # The piece that comes next of a wide column.
-        piece = Signal(range(SUM_BYTES))
-        starts = [width * k for k in range(SUM_BYTES)]
-        size = Signal(range(SUM_BYTES * width + 1))
-        ends = Array(size <= start + width for start in starts)[piece]
-        rest = Array((size - start)[: len(head.count)] for start in starts)[piece]
-        cut = Array(total.data[8 * start : 8 * (start + width)] for start in starts)[piece]
-        m.d.comb += size.eq(head.count * SUM_BYTES)
-
-        valid, moves = Signal(), Signal()
+        piece, begins = Signal(range(SUM_BYTES)), Signal(init=1)
+        ends, ends_next = Signal(), Signal()
+        pieces = [total.data[8 * width * k : 8 * width * (k + 1)] for k in range(SUM_BYTES)]
+        out = Signal(Outputs(self._config))
+        valid, ready = Signal(), Signal()
+        total_there, wide_ready = Signal(), Signal()
         m.d.comb += [
-            queue.i.payload.eq(self.i),
-            queue.i.valid.eq(self.i_valid),
             totals.i.payload.eq(self.total),
             totals.i.valid.eq(self.total_valid),
-            valid.eq(queue.o.valid & (~head.wide | (totals.o.valid & ~total.again))),
-            moves.eq(~self.o.valid | self.o.ready),
-            self.freed.eq(valid & moves & (~head.wide | ends)),
-            queue.o.ready.eq(self.freed),
+            ends.eq(Mux(begins, ~head.several, ends_next)),
+            out.data.eq(Mux(head.wide, Array(pieces)[piece], head.data)),
+            out.count.eq(Mux(ends, head.count, width)),
+            total_there.eq(~head.waits | (totals.o.valid & ~total.again)),
+            valid.eq(head_valid & total_there),
+            self.freed.eq(valid & ready & ends),
+            # What is ready does not look at its own valid, so that the way is short.
+            head_ready.eq(total_there & ready & ends),
+            wide_ready.eq(head_valid & head.waits & ready & ends),
             self.again.payload.eq(total),
             self.again.valid.eq(totals.o.valid & total.again),
-            totals.o.ready.eq(Mux(total.again, self.again.ready, self.freed & head.wide)),
+            totals.o.ready.eq(Mux(total.again, self.again.ready, wide_ready)),
         ]
-        # A register: the output writer shifts what comes in the same cycle.
-        with m.If(moves):
+        with m.If(valid & ready):
             m.d.sync += [
-                self.o.valid.eq(valid),
-                self.o.payload.data.eq(Mux(head.wide, cut, head.data)),
-                self.o.payload.count.eq(Mux(head.wide, Mux(ends, rest, width), head.count)),
+                piece.eq(Mux(ends, 0, piece + 1)),
+                begins.eq(ends),
+                ends_next.eq(piece + 1 == head.last_piece),
             ]
-            with m.If(valid & head.wide):
-                m.d.sync += piece.eq(Mux(ends, 0, piece + 1))
+        self._elaborate_output(m, out, valid, ready)
         return m
+
+    def _elaborate_queue(self, m):
+        """Queue the columns. Return the first one, and its valid and ready.
+
+        ``last_piece`` and ``several`` are those of a wide one, otherwise 0; ``count`` is of the
+        last piece. ``waits`` is ``wide`` once more: that one selects data, and has many readers.
+        """
+        counts, width = range(self._config.post_lanes + 1), self._config.post_lanes
+        last_pieces = [max(0, SUM_BYTES * count - 1) // width for count in counts]
+        rests = [SUM_BYTES * count - width * last_pieces[count] for count in counts]
+        bits = len(self.i.count)
+        layout = {**self.i.shape().members, "waits": 1, "last_piece": 2, "several": 1}
+        m.submodules.queue = queue = BlockQueue(data.StructLayout(layout), depth=RESULT_QUEUE)
+        place = queue.i.payload
+        m.d.comb += [
+            queue.i.valid.eq(self.i_valid),
+            place.wide.eq(self.i.wide),
+            place.waits.eq(self.i.wide),
+            place.data.eq(self.i.data),
+            place.count.eq(self.i.count),
+        ]
+        with m.If(self.i.wide):
+            m.d.comb += [
+                place.count.eq(Array(C(rest, bits) for rest in rests)[self.i.count]),
+                place.last_piece.eq(Array(C(last, 2) for last in last_pieces)[self.i.count]),
+                place.several.eq(place.last_piece != 0),
+            ]
+        return queue.o.payload, queue.o.valid, queue.o.ready
+
+    def _elaborate_output(self, m, out, valid, ready):
+        """Give outputs from a register; a second one takes what comes while the first is full."""
+        spare, spare_valid = Signal.like(out, reset_less=True), Signal()
+        m.d.comb += ready.eq(~spare_valid)
+        with m.If(~self.o.valid | self.o.ready):
+            m.d.sync += [
+                self.o.valid.eq(valid | spare_valid),
+                self.o.payload.eq(Mux(spare_valid, spare, out)),
+                spare_valid.eq(0),
+            ]
+        with m.Elif(valid & ready):
+            m.d.sync += [spare.eq(out), spare_valid.eq(1)]
 
 
 class Reservation(wiring.Component):
     """Say whether a group may be let into the array, and keep account of what it will take.
 
     A group needs a place for the result of each of its columns, unless its sums are kept on chip,
-    and the columns of its second operand must be there. The first group of a pass also waits until no column of the pass before
-    has to go to the requantisers again.
+    and the columns of its second operand must be there. The first group of a pass also waits until
+    no column of the pass before has to go to the requantisers again.
+
+    What a group takes is subtracted a cycle after ``tag_valid``. A group in that cycle may come
+    only behind one of a single column, so it needs one place more. Whatever becomes free counts
+    from the second cycle on.
 
     Parameters
     ----------
@@ -172,9 +216,10 @@ class Reservation(wiring.Component):
     Members
     -------
     tag : In(GroupTag), tag_valid : In(1)
-        The group that comes next, and the strobe that lets it in.
+        The group that comes next, and the strobe that lets it in. The next strobe is at least
+        ``tag.columns`` cycles later.
     room : Out(1)
-        It may come; combinational in ``tag``.
+        It may come; combinational in ``tag``, which selects among registers.
     combine : In(1), combine_valid : In(1)
         Passes in order, at most ``PASS_QUEUE`` of them ahead of ``tag``: whether their columns go
         to the requantisers twice. Without mode ``fixed`` none does.
@@ -187,6 +232,7 @@ class Reservation(wiring.Component):
     """
 
     def __init__(self, *, config: Config):
+        self._config = config
         self._combines = "fixed" in config.requantise_modes
         super().__init__(
             {
@@ -203,32 +249,63 @@ class Reservation(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        tag, columns = self.tag, self.tag.columns
+        tag, strobe = self.tag, self.tag_valid
+        bits = self._config.stages.bit_length()
+        # Columns of the group of the cycle before.
+        taken = Signal(bits)
+        change, second_change = Signal(signed(bits + 1)), Signal(signed(bits + 1))
+        freed, second_comes = Signal(), Signal()
+        m.d.sync += [
+            taken.eq(Mux(strobe & ~tag.kept_out, tag.columns, 0)),
+            change.eq(Mux(strobe & ~tag.kept_out, -tag.columns, 0)),
+            second_change.eq(Mux(strobe & tag.second, -tag.columns, 0)),
+            freed.eq(self.freed),
+            second_comes.eq(self.second_comes),
+        ]
         free = Signal(range(RESULT_QUEUE + 1), init=RESULT_QUEUE)
         second_free = Signal(range(SECOND_QUEUE + 1))
-        taken = Mux(self.tag_valid & ~tag.kept_out, columns, 0)
-        second_taken = Mux(self.tag_valid & tag.second, columns, 0)
-        m.d.sync += [
-            free.eq(free + self.freed - taken),
-            second_free.eq(second_free + self.second_comes - second_taken),
-        ]
-        apart = self._elaborate_trips(m, taken) if self._combines else 1
-        m.d.comb += self.room.eq(
-            (free >= columns) & (~tag.second | (second_free >= columns)) & apart
+        fits = self._elaborate_places(m, free, freed, change, name="fits")
+        second_fits = self._elaborate_places(
+            m, second_free, second_comes, second_change, name="second_fits"
         )
+        apart = self._elaborate_trips(m, taken) if self._combines else 1
+        m.d.comb += self.room.eq(fits & (~tag.second | second_fits) & apart)
         return m
+
+    def _elaborate_places(self, m, free, comes, change, *, name):
+        """Count free places; return whether there are enough for the columns of ``tag``."""
+        most = self._config.stages
+        after = Signal.like(free, name=f"{name}_after")
+        # The lowest bit makes `comes` a carry.
+        m.d.comb += after.eq((Cat(comes, free) + Cat(comes, change).as_signed())[1:])
+        m.d.sync += free.eq(after)
+        # Bit n: at least n places.
+        enough = Signal(most + 2, name=name, init=(1 << min(free.init, most + 1) + 1) - 1)
+        m.d.sync += enough.eq(Cat(after >= n for n in range(most + 2)))
+        here = [Mux(change[0], enough[n + 1], enough[n]) for n in range(most + 1)]
+        return Array(here)[self.tag.columns[: most.bit_length()]]
 
     def _elaborate_trips(self, m, taken):
         """Return whether the pass is known, and its groups are apart from those before it."""
         m.submodules.ahead = ahead = Queue(1, depth=PASS_QUEUE)
-        begins = Signal(init=1)
+        begins, ended = Signal(init=1), Signal()
+        known = Signal(range(PASS_QUEUE + 1))  # passes, with the one that has `ended`
+        again, goes = Signal(), Signal()
         trips = Signal(range(RESULT_QUEUE + 1))  # columns that have to go again
+        none = Signal(init=1)
         m.d.comb += [
             ahead.i.payload.eq(self.combine),
             ahead.i.valid.eq(self.combine_valid),
-            ahead.o.ready.eq(self.tag_valid & self.tag.pass_end),
+            ahead.o.ready.eq(ended),
+            goes.eq((taken != 0) & ahead.o.payload),
         ]
-        m.d.sync += trips.eq(trips + Mux(ahead.o.payload, taken, 0) - self.again)
+        m.d.sync += [
+            ended.eq(self.tag_valid & self.tag.pass_end),
+            known.eq(known + self.combine_valid - ended),
+            again.eq(self.again),
+            trips.eq(trips + Mux(ahead.o.payload, taken, 0) - again),
+            none.eq(~goes & (none | (again & (trips == 1)))),
+        ]
         with m.If(self.tag_valid):
             m.d.sync += begins.eq(self.tag.pass_end)
-        return ahead.o.valid & (~begins | (trips == 0))
+        return (known > ended) & (~begins | (none & ~goes))

@@ -10,7 +10,7 @@ from .config import Config
 from .queue import Queue
 from .read_port import ReadRequest
 from .spans import BurstSplitter, Spans
-from .unpacker import Unpacker
+from .unpacker import BeatMarker, MarkedBeat, Unpacker
 
 __all__ = ["SecondColumn", "SecondPass", "SecondReader", "beat_places"]
 
@@ -29,6 +29,20 @@ SecondPass = data.StructLayout(
         "index": 16,
     }
 )
+
+#: What is needed of it where the columns arrive.
+_Arriving = data.StructLayout(
+    {
+        "total": 32,
+        "four_bytes": 1,
+        "loops": 3,
+        "groups": 16,
+        "group_lanes": 8,
+        "last_lanes": 8,
+    }
+)
+#: Words that have been asked for, or wait to be put together to columns.
+WORD_QUEUE = 16
 
 
 def SecondColumn(config: Config):
@@ -56,7 +70,7 @@ class SecondReader(wiring.Component):
     accepted. The next pass is requested while this one arrives.
 
     Throughput a column a cycle, as far as the bus gives its bytes: no more than ``bus_bytes`` of
-    them are taken in a cycle. Latency 5 cycles from a beat to its column.
+    them are taken in a cycle. Latency 11 cycles from a beat to its column.
 
     Parameters
     ----------
@@ -97,145 +111,220 @@ class SecondReader(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self._config
-        m.submodules.beats = beats = Queue(
-            8 * config.bus_bytes, depth=beat_places(config), block_ram=True
-        )
+        bus_bytes = config.bus_bytes
         # It shifts by any number of bytes, which is most of this unit.
-        word_bytes = min(4 * config.post_lanes, config.bus_bytes)
-        m.submodules.unpacker = unpacker = Unpacker(
-            bus_bytes=config.bus_bytes, word_bytes=word_bytes
+        word_bytes = min(4 * config.post_lanes, bus_bytes)
+        part = data.StructLayout(
+            {
+                "number": range(-(-4 * config.post_lanes // word_bytes)),
+                "ends": 1,
+                "four_bytes": 1,
+                "loops": 3,
+            }
         )
-        m.submodules.arriving = arriving = Queue(SecondPass, depth=4)
-        wiring.connect(m, wiring.flipped(self.answer), beats.i)
+        m.submodules.marker = marker = BeatMarker(bus_bytes=bus_bytes)
+        m.submodules.beats = beats = Queue(
+            MarkedBeat(bus_bytes), depth=beat_places(config), block_ram=True
+        )
+        m.submodules.unpacker = unpacker = Unpacker(
+            bus_bytes=bus_bytes, word_bytes=word_bytes, tag=part
+        )
+        m.submodules.arriving = arriving = Queue(_Arriving, depth=4, registered=True)
+        wiring.connect(m, wiring.flipped(self.answer), marker.i)
+        wiring.connect(m, marker.o, beats.i)
         wiring.connect(m, beats.o, unpacker.i)
-        self._elaborate_requests(m, arriving.i, beats.o.valid & beats.o.ready)
-        self._elaborate_columns(m, arriving.o, unpacker, word_bytes)
+        self._elaborate_requests(m, arriving.i, marker.bursts, beats.o.valid & beats.o.ready)
+        word = data.StructLayout({"data": 8 * word_bytes, "part": part})
+        m.submodules.words = words = Queue(word, depth=WORD_QUEUE)
+        freed = Signal()
+        m.d.comb += [
+            words.i.payload.data.eq(unpacker.data),
+            words.i.payload.part.eq(unpacker.tag),
+            words.i.valid.eq(unpacker.valid),
+        ]
+        m.d.sync += freed.eq(words.o.valid & words.o.ready)
+        self._elaborate_columns(m, arriving.o, unpacker.want, freed, word_bytes)
+        self._elaborate_output(m, words.o, word_bytes)
         return m
 
-    def _elaborate_requests(self, m, arriving, freed):
+    def _elaborate_requests(self, m, arriving, bursts, freed):
         """Start a pass; request its bursts as places of beats become free."""
         config = self._config
-        m.submodules.splitter = splitter = BurstSplitter(bus_bytes=config.bus_bytes)
+        bus_bytes = config.bus_bytes
+        m.submodules.splitter = splitter = BurstSplitter(bus_bytes=bus_bytes)
         current = Signal(SecondPass)
         places = beat_places(config)
         free = Signal(range(places + 1), init=places)
-        starved = Signal()
-        request = self.request.payload
+        starved, looked, fits, was_freed, ordered = (Signal() for _ in range(5))
+        idle = ~self.request.valid & ~bursts.valid
+        request, offset = self.request.payload, splitter.address % bus_bytes
         m.d.comb += [
             splitter.i.payload.eq(current.spans),
             splitter.take_beats.eq(splitter.beats),
             splitter.take_bytes.eq(splitter.bytes),
-            splitter.take.eq(splitter.valid & (splitter.beats <= free) & ~self.request.valid),
+            splitter.take.eq(looked & fits),
             request.urgent.eq(starved & self.starving & ~self.on_the_way),
         ]
-        # While a column is on offer, the array does not wait for this unit.
         m.d.sync += [
+            # While a column is on offer, the array does not wait for this unit.
             starved.eq(~self.o.valid),
-            free.eq(free + freed - Mux(splitter.take, splitter.beats, 0)),
+            was_freed.eq(freed),
+            free.eq(free + was_freed - Mux(splitter.take, splitter.beats, 0)),
+            # A burst is compared with the room in its first cycle, and may be taken from the next.
+            looked.eq(splitter.valid & ~splitter.take & idle),
+            fits.eq(splitter.beats <= free),
+            ordered.eq(~current.wait | (self.landed == current.index)),
         ]
         with m.If(self.request.ready):
             m.d.sync += self.request.valid.eq(0)
+        with m.If(bursts.ready):
+            m.d.sync += bursts.valid.eq(0)
         with m.If(splitter.take):
+            m.d.sync += [self.request.valid.eq(1), bursts.valid.eq(1)]
+        with m.If(idle):
             m.d.sync += [
-                self.request.valid.eq(1),
-                request.address.eq(splitter.address & ~(config.bus_bytes - 1)),
+                request.address.eq(splitter.address & ~(bus_bytes - 1)),
                 request.beats.eq(splitter.beats),
                 request.index.eq(current.index),
+                bursts.payload.first.eq(offset),
+                bursts.payload.last.eq(offset + splitter.bytes - 1),
+                bursts.payload.beats.eq(splitter.beats),
             ]
 
+        # The state too, but with nothing else behind it: so wide a register is slow to enable.
+        loads = Signal(init=1)
+        with m.If(loads):
+            m.d.sync += current.eq(self.i.payload)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += loads.eq(0)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += [
-                    arriving.payload.eq(self.i.payload),
+                    arriving.payload.total.eq(self.i.payload.spans.total),
                     arriving.valid.eq(self.i.valid),
                     self.i.ready.eq(arriving.ready),
                 ]
-                m.d.sync += current.eq(self.i.payload)
+                for name in list(_Arriving.members)[1:]:
+                    m.d.comb += arriving.payload[name].eq(self.i.payload[name])
                 with m.If(self.i.valid & self.i.ready):
-                    m.next = "ORDER"
+                    m.next = "BEGIN"
+
+            with m.State("BEGIN"):
+                m.next = "ORDER"
 
             with m.State("ORDER"):
-                ordered = ~current.wait | (self.landed == current.index)
                 m.d.comb += [splitter.i.valid.eq(ordered), self.waits.eq(~ordered)]
                 with m.If(ordered & splitter.i.ready):
                     m.next = "REQUEST"
 
             with m.State("REQUEST"):
                 with m.If(splitter.take & splitter.last):
+                    m.d.sync += loads.eq(1)
                     m.next = "IDLE"
 
-    def _elaborate_columns(self, m, arriving, unpacker, word_bytes):
-        """Take the bytes of the columns, pixel by pixel, in words; a column may be several."""
-        spec = arriving.payload
-        busy, begins = Signal(), Signal()
-        bytes_left = Signal(32)
-        m.d.comb += [
-            unpacker.spans.payload.eq(spec.spans),
-            unpacker.spans.valid.eq(arriving.valid & ~busy),
-            begins.eq(unpacker.spans.valid & unpacker.spans.ready),
-            unpacker.take.eq(busy & unpacker.valid & (~self.o.valid | self.o.ready)),
-            arriving.ready.eq(unpacker.take & (bytes_left == unpacker.want)),
-        ]
-        with m.If(begins):
-            m.d.sync += [busy.eq(1), bytes_left.eq(spec.spans.total)]
-        with m.If(unpacker.take):
-            m.d.sync += [bytes_left.eq(bytes_left - unpacker.want), busy.eq(~arriving.ready)]
+    def _elaborate_columns(self, m, arriving, want, freed, word_bytes):
+        """Ask for the bytes of the columns, pixel by pixel, in words; a column may be several.
 
-        column_ends, column_left = Signal(), Signal(range(4 * self._config.post_lanes + 1))
-        want, left_next = Signal.like(unpacker.want), Signal.like(column_left)
-        column_bytes = self._elaborate_lanes(m, spec, begins, unpacker.take & column_ends)
+        Only for words that have a place in their queue.
+        """
+        spec, part = arriving.payload, want.payload.tag
+        bytes_left, number = Signal(32), Signal.like(part.number)
+        free = Signal(range(WORD_QUEUE + 1), init=WORD_QUEUE)
+        asked, begins, advances = Signal(), Signal(), Signal()
+        values = self._elaborate_lanes(m, spec, begins, advances)
+        column_left, left_next = (Signal(range(4 * self._config.post_lanes + 1)) for _ in range(2))
+        column_ends = Signal()
         m.d.comb += [
-            left_next.eq(Mux(begins | column_ends, column_bytes, column_left - word_bytes)),
-            unpacker.want.eq(want),
+            asked.eq(want.valid & want.ready),
+            left_next.eq(column_left - word_bytes),
         ]
-        with m.If(begins | unpacker.take):
+        m.d.sync += free.eq(free + freed - asked)
+        with m.If(advances):
+            m.d.comb += left_next.eq(Mux(spec.four_bytes, values << 2, values))
+        bytes_wanted = Signal.like(want.payload.bytes)
+        m.d.comb += [
+            want.payload.bytes.eq(bytes_wanted),
+            part.number.eq(number),
+            part.ends.eq(column_ends),
+            part.four_bytes.eq(spec.four_bytes),
+            part.loops.eq(spec.loops),
+        ]
+        with m.If(asked | advances):
             m.d.sync += [
+                number.eq(Mux(advances, 0, number + 1)),
                 column_left.eq(left_next),
                 column_ends.eq(left_next <= word_bytes),
-                want.eq(Mux(left_next <= word_bytes, left_next, word_bytes)),
+                bytes_wanted.eq(Mux(left_next <= word_bytes, left_next, word_bytes)),
             ]
-        self._elaborate_output(m, unpacker, spec, column_ends, word_bytes)
+        with m.If(asked):
+            m.d.sync += bytes_left.eq(bytes_left - bytes_wanted)
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.sync += bytes_left.eq(spec.total)
+                with m.If(arriving.valid):
+                    m.next = "BEGIN"
+
+            with m.State("BEGIN"):
+                m.d.comb += begins.eq(1)
+                m.next = "FIRST"
+
+            with m.State("FIRST"):
+                m.d.comb += advances.eq(1)
+                m.next = "COLUMNS"
+
+            with m.State("COLUMNS"):
+                m.d.comb += [want.valid.eq(free != 0), advances.eq(asked & column_ends)]
+                with m.If(asked & (bytes_left == bytes_wanted)):
+                    m.next = "END"
+
+            with m.State("END"):
+                m.d.comb += arriving.ready.eq(1)
+                m.next = "IDLE"
 
     def _elaborate_lanes(self, m, spec, begins, advances):
-        """Walk the columns of the groups; return the bytes of the column that comes next."""
+        """Walk the columns of the groups; return the values of the column that comes next."""
         width = self._config.post_lanes
-        groups_left, lanes_left = Signal(16), Signal(8)  # from the present column on
-        groups_next, lanes_next = Signal(16), Signal(8)
-        group_ends, ends_next = Signal(), Signal()
-        values = Signal(range(width + 1))
-        m.d.comb += [
-            groups_next.eq(Mux(begins | (groups_left == 1), spec.groups, groups_left - 1)),
-            lanes_next.eq(lanes_left - width),
-            ends_next.eq(lanes_next <= width),
-            values.eq(Mux(ends_next, lanes_next, width)),
+        groups_left, lanes_left = Signal(16), Signal(8)  # from that column on
+        last_group, group_ends = Signal(), Signal()
+        one_group, group_short, last_short = Signal(), Signal(), Signal()
+        next_last = Signal()
+        # The pass is there for a cycle before it begins.
+        m.d.sync += [
+            one_group.eq(spec.groups == 1),
+            group_short.eq(spec.group_lanes <= width),
+            last_short.eq(spec.last_lanes <= width),
         ]
-        with m.If(begins | group_ends):
-            m.d.comb += lanes_next.eq(Mux(groups_next == 1, spec.last_lanes, spec.group_lanes))
-        with m.If(begins | advances):
-            m.d.sync += [lanes_left.eq(lanes_next), group_ends.eq(ends_next)]
-            with m.If(begins | group_ends):
-                m.d.sync += groups_left.eq(groups_next)
-        return Mux(spec.four_bytes, values << 2, values)
+        m.d.comb += next_last.eq(Mux(begins | last_group, one_group, groups_left == 2))
+        with m.If(begins | (advances & group_ends)):
+            m.d.sync += [
+                groups_left.eq(Mux(begins | last_group, spec.groups, groups_left - 1)),
+                last_group.eq(next_last),
+                lanes_left.eq(Mux(next_last, spec.last_lanes, spec.group_lanes)),
+                group_ends.eq(Mux(next_last, last_short, group_short)),
+            ]
+        with m.Elif(advances):
+            m.d.sync += [
+                lanes_left.eq(lanes_left - width),
+                group_ends.eq(lanes_left <= 2 * width),
+            ]
+        return Mux(group_ends, lanes_left, width)[: width.bit_length()]
 
-    def _elaborate_output(self, m, unpacker, spec, column_ends, word_bytes):
+    def _elaborate_output(self, m, words, word_bytes):
         """Put the words of a column together; values of one byte are spread over the lanes."""
         width = self._config.post_lanes
-        words = -(-4 * width // word_bytes)
-        number = Signal(range(words))
+        part, value = words.payload.part, words.payload.data
         column = self.o.payload.data
-        with m.If(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
-        with m.If(unpacker.take):
-            m.d.sync += [
-                self.o.valid.eq(column_ends),
-                self.o.payload.loops.eq(spec.loops),
-                number.eq(Mux(column_ends, 0, number + 1)),
-            ]
-            with m.If(spec.four_bytes):
-                for k in range(words):
-                    part = column[8 * word_bytes * k : 8 * word_bytes * (k + 1)]
-                    with m.If(number == k):
-                        m.d.sync += part.eq(unpacker.data)
+        m.d.comb += words.ready.eq(~self.o.valid | self.o.ready)
+        with m.If(words.ready):
+            m.d.sync += self.o.valid.eq(words.valid & part.ends)
+        with m.If(words.ready & words.valid):
+            m.d.sync += self.o.payload.loops.eq(part.loops)
+            with m.If(part.four_bytes):
+                for k in range(-(-4 * width // word_bytes)):
+                    place = column[8 * word_bytes * k : 8 * word_bytes * (k + 1)]
+                    with m.If(part.number == k):
+                        m.d.sync += place.eq(value)
             with m.Else():
                 for k in range(width):
-                    m.d.sync += column[32 * k : 32 * k + 8].eq(unpacker.data[8 * k : 8 * k + 8])
+                    m.d.sync += column[32 * k : 32 * k + 8].eq(value[8 * k : 8 * k + 8])

@@ -41,7 +41,8 @@ _PARTS = {
 
 TABLE_BYTES = TABLE_ENTRIES * TABLE_ENTRY_BYTES
 
-#: Passes that each unit can be told of in advance.
+#: Passes that each unit can be told of in advance: one in the register that it reads, the others
+#: in front of that.
 PASS_QUEUE = 2
 
 
@@ -63,8 +64,8 @@ class Sequencer(wiring.Component):
     features, weights, window, issue, post, second, output : Out(stream.Signature(...))
         Parts of the passes for the units.
     passes : Out(16)
-        Passes handed out since the start. One that keeps its sums on chip does not count: it has the
-        index of the pass behind it.
+        Passes handed out since the start. One that keeps its sums on chip does not count: it has
+        the index of the pass behind it.
     finished : Out(1)
         The last one has been.
     bad : Out(1)
@@ -93,6 +94,7 @@ class Sequencer(wiring.Component):
         raw = Signal(8 * DESCRIPTOR_BYTES, reset_less=True)
         check = Signal(16)
         beats_left = Signal(range(beats + 1))
+        beat, beat_valid = Signal(beat_bits, reset_less=True), Signal()
         address = Signal(32)
         fields = Signal(Descriptor)
         m.d.comb += [
@@ -105,9 +107,23 @@ class Sequencer(wiring.Component):
         keeps_sums = fields.partial_out[1]
         loops = Signal(3)
         queues = self._elaborate_parts(m, fields, loops)
-        bad = Signal()
-        kept = Signal()
-        m.d.comb += bad.eq(self._bad_field(m, fields, address, kept) | (check != CHECK))
+        bad, kept, ready = Signal(), Signal(), Signal()
+        m.d.comb += bad.eq(self._bad_field(m, fields, address, kept, check))
+        m.d.sync += [
+            ready.eq(Cat(queue.i.ready for queue, _ in queues).all()),
+            beat.eq(self.answer.payload),
+            beat_valid.eq(self.answer.valid & self.answer.ready),
+        ]
+
+        with m.If(beat_valid):
+            folded = check
+            for low in range(0, beat_bits, 16):
+                folded = folded ^ beat[low : low + 16]
+            m.d.sync += [
+                raw.eq(Cat(raw, beat)[beat_bits:]),
+                check.eq(folded),
+                beats_left.eq(beats_left - 1),
+            ]
 
         with m.FSM():
             with m.State("IDLE"):
@@ -125,17 +141,8 @@ class Sequencer(wiring.Component):
 
             with m.State("COLLECT"):
                 m.d.comb += self.answer.ready.eq(1)
-                with m.If(self.answer.valid):
-                    folded = check
-                    for low in range(0, beat_bits, 16):
-                        folded = folded ^ self.answer.payload[low : low + 16]
-                    m.d.sync += [
-                        raw.eq(Cat(raw, self.answer.payload)[beat_bits:]),
-                        check.eq(folded),
-                        beats_left.eq(beats_left - 1),
-                    ]
-                    with m.If(beats_left == 1):
-                        m.next = "CHECK"
+                with m.If(beat_valid & (beats_left == 1)):
+                    m.next = "CHECK"
 
             with m.State("CHECK"):
                 m.next = "VERDICT"
@@ -146,7 +153,6 @@ class Sequencer(wiring.Component):
                     m.next = "BAD"
 
             with m.State("HAND OUT"):
-                ready = Cat(queue.i.ready for queue, _ in queues).all()
                 with m.If(ready):
                     for queue, wanted in queues:
                         m.d.comb += queue.i.valid.eq(wanted)
@@ -175,6 +181,8 @@ class Sequencer(wiring.Component):
         see `SecondPass`.
         """
         kept_in, kept_out = fields.partial_in[1], fields.partial_out[1]
+        has_second = Signal()
+        m.d.sync += has_second.eq(fields.second_bytes != 0)
         special = {
             "features.spans.first": fields.in_first,
             "weights.address": fields.weight_address,
@@ -182,7 +190,7 @@ class Sequencer(wiring.Component):
             "window.depthwise": fields.op != descriptor.OP_DENSE,
             "issue.depthwise": fields.op != descriptor.OP_DENSE,
             "issue.maximum": fields.op == descriptor.OP_MAX_POOL,
-            "issue.second": (fields.second_bytes != 0) | kept_in,
+            "issue.second": has_second | kept_in,
             "issue.kept_out": kept_out,
             "post.partial_in": fields.partial_in != 0,
             "post.kept_in": kept_in,
@@ -212,20 +220,23 @@ class Sequencer(wiring.Component):
 
         wanted = {
             "weights": fields.load_weights,
-            "second": fields.second_bytes != 0,
+            "second": has_second,
             "output": ~kept_out,
         }
         queues = []
         for name, shape in _PARTS.items():
-            m.submodules[f"{name}_queue"] = queue = Queue(shape, depth=PASS_QUEUE)
+            m.submodules[f"{name}_queue"] = queue = Queue(
+                shape, depth=PASS_QUEUE - 1, registered=True
+            )
             fill(queue.i.payload, shape, name)
             wiring.connect(m, queue.o, wiring.flipped(getattr(self, name)))
             queues.append((queue, wanted.get(name, 1)))
         return queues
 
-    def _bad_field(self, m, fields, address, kept):
+    def _bad_field(self, m, fields, address, kept, check):
         """Return, a cycle later, whether a field or several of them are what no unit can bear."""
         bad = self._out_of_range(fields) + self._out_of_line(fields, address, kept)
+        bad.append(check != CHECK)
         flags = Signal(len(bad))
         m.d.sync += flags.eq(Cat(bad))
         return flags.any()

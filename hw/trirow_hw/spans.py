@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from .config import BURST_BYTES
 
-__all__ = ["BurstSplitter", "Spans", "check_power_of_two", "flag_line_end"]
+__all__ = ["BurstBytes", "BurstSplitter", "Spans", "check_power_of_two", "flag_line_end"]
 
 #: A sequence of spans: ``first`` bytes at ``address``, then ``span`` bytes after each ``gap``,
 #: until ``total`` bytes are covered; the last span may be cut short. ``first`` is at most
@@ -28,6 +28,16 @@ Spans = data.StructLayout(
         "turn": 32,
     }
 )
+
+
+def BurstBytes(bus_bytes: int):
+    """Return the layout of what is wanted of a burst.
+
+    From byte ``first`` of its first beat to byte ``last`` of its last one, of so many ``beats``.
+    """
+    place = range(bus_bytes)
+    beats = range(BURST_BYTES // bus_bytes + 1)
+    return data.StructLayout({"first": place, "last": place, "beats": beats})
 
 
 def check_power_of_two(name: str, value: int) -> None:
@@ -70,7 +80,7 @@ class BurstSplitter(wiring.Component):
 
     A burst ends where the address is a multiple of ``BURST_BYTES``, so that none crosses 4 KB.
     The user may take fewer beats than are offered; the rest is offered again. A burst takes
-    2 cycles, 3 where a span ends.
+    3 cycles. What the next span will be is worked out while a burst is offered.
 
     Parameters
     ----------
@@ -94,6 +104,8 @@ class BurstSplitter(wiring.Component):
         It ends the sequence.
     take : In(1)
         It is taken, or its first ``take_beats`` beats with ``take_bytes`` bytes are.
+    take_part : In(1)
+        Not all of it is taken.
     """
 
     def __init__(self, *, bus_bytes: int, tail_bytes: int | None = None):
@@ -101,7 +113,7 @@ class BurstSplitter(wiring.Component):
         if tail_bytes is not None:
             check_power_of_two("tail_bytes", tail_bytes)
         self._bus_bytes = bus_bytes
-        self._tail_bytes = tail_bytes and max(tail_bytes, bus_bytes)
+        self._tail_bytes = max(tail_bytes or BURST_BYTES, bus_bytes)
         beats = range(BURST_BYTES // bus_bytes + 1)
         count = range(BURST_BYTES + 1)
         super().__init__(
@@ -115,40 +127,42 @@ class BurstSplitter(wiring.Component):
                 "take": In(1),
                 "take_beats": In(beats),
                 "take_bytes": In(count),
+                "take_part": In(1),
             }
         )
 
     def elaborate(self, platform):
         m = Module()
-        spans = Signal(Spans)
-        left_total, left_span = Signal(32), Signal(32)
-        shift = self._bus_bytes.bit_length() - 1
+        spans = Signal(data.StructLayout({"span": 32, "gap": 32, "line": 32, "turn": 32}))
+        # Bytes of the present span that are left, and of the sequence behind it.
+        left_span, rest = Signal(32), Signal(32)
+        left = Signal(32)  # both together
         begins, advances = Signal(), Signal()
         line_end = flag_line_end(m, self.i.payload, spans, begins=begins, advances=advances)
-        m.d.comb += self.last.eq(self.take_bytes == left_total)
+        after = self._elaborate_next_span(m, spans, left_span, rest, line_end)
+        whole, ends_span = Signal(), self._elaborate_cut(m, left_span, left)
+        m.d.comb += [
+            whole.eq(ends_span & ~self.take_part),
+            self.last.eq(whole & after.none),
+        ]
 
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += [self.i.ready.eq(1), begins.eq(1)]
                 m.d.sync += [
-                    spans.eq(self.i.payload),
                     self.address.eq(self.i.payload.address),
-                    left_total.eq(self.i.payload.total),
                     left_span.eq(self.i.payload.first),
+                    left.eq(self.i.payload.total),
+                    rest.eq(self.i.payload.total - self.i.payload.first),
                 ]
+                m.d.sync += [spans[name].eq(self.i.payload[name]) for name in spans.shape().members]
                 with m.If(self.i.valid):
-                    m.next = "CUT"
+                    m.next = "MEASURE"
+
+            with m.State("MEASURE"):
+                m.next = "CUT"
 
             with m.State("CUT"):
-                room = Signal(range(BURST_BYTES + 1))
-                m.d.comb += room.eq(BURST_BYTES - self.address % BURST_BYTES)
-                if self._tail_bytes:
-                    with m.If(left_total <= BURST_BYTES):
-                        m.d.comb += room.eq(self._tail_bytes - self.address % self._tail_bytes)
-                covered = Signal.like(self.bytes)
-                m.d.comb += covered.eq(Mux(left_span < room, left_span, room))
-                ends = self.address % self._bus_bytes + covered + self._bus_bytes - 1
-                m.d.sync += [self.bytes.eq(covered), self.beats.eq(ends >> shift)]
                 m.next = "OFFER"
 
             with m.State("OFFER"):
@@ -157,20 +171,63 @@ class BurstSplitter(wiring.Component):
                     m.d.sync += [
                         self.address.eq(self.address + self.take_bytes),
                         left_span.eq(left_span - self.take_bytes),
-                        left_total.eq(left_total - self.take_bytes),
+                        left.eq(left - self.take_bytes),
                     ]
+                    m.next = "MEASURE"
+                    with m.If(whole):
+                        m.d.comb += advances.eq(1)
+                        m.d.sync += [
+                            self.address.eq(after.address),
+                            left_span.eq(after.bytes),
+                            rest.eq(after.rest),
+                        ]
                     with m.If(self.last):
                         m.next = "IDLE"
-                    with m.Elif(self.take_bytes == left_span):
-                        m.next = "NEXT SPAN"
-                    with m.Else():
-                        m.next = "CUT"
-
-            with m.State("NEXT SPAN"):
-                m.d.comb += advances.eq(1)
-                m.d.sync += [
-                    self.address.eq(self.address + Mux(line_end, spans.turn, spans.gap)),
-                    left_span.eq(Mux(left_total < spans.span, left_total, spans.span)),
-                ]
-                m.next = "CUT"
         return m
+
+    def _elaborate_next_span(self, m, spans, left_span, rest, line_end):
+        """Return the next span and the rest behind it, two cycles behind the present one."""
+        after = Signal(data.StructLayout({"address": 32, "bytes": 32, "rest": 32, "none": 1}))
+        end, behind, fits, turns = Signal(32), Signal(32), Signal(), Signal()
+        m.d.sync += [
+            end.eq(self.address + left_span),
+            behind.eq(rest - spans.span),
+            fits.eq(rest < spans.span),
+            turns.eq(line_end),
+            after.address.eq(end + Mux(turns, spans.turn, spans.gap)),
+            after.bytes.eq(Mux(fits, rest, spans.span)),
+            after.rest.eq(Mux(fits, 0, behind)),
+            after.none.eq(rest == 0),
+        ]
+        return after
+
+    def _elaborate_cut(self, m, left_span, left):
+        """Cut the present span where the burst must end, two cycles behind it.
+
+        Returns whether the burst ends the span.
+        """
+        shift = self._bus_bytes.bit_length() - 1
+        block, tail = BURST_BYTES - 1, self._tail_bytes - 1
+        low = self.address & block
+        # Places in the block: the last byte of the span, and the last one that the burst may have.
+        span_end, limit = Signal(33), Signal(range(BURST_BYTES))
+        room = Signal(range(BURST_BYTES + 1))
+        m.d.sync += [
+            span_end.eq(low + left_span - 1),
+            limit.eq(block),
+            room.eq(BURST_BYTES - low),
+        ]
+        if tail < block:
+            with m.If(left <= BURST_BYTES):
+                m.d.sync += [limit.eq(low | tail), room.eq(self._tail_bytes - (low & tail))]
+        ends, ends_span = Signal(), Signal()
+        first = low >> shift
+        m.d.comb += ends.eq((span_end[9:] == 0) & (span_end[:9] <= limit))
+        m.d.sync += [
+            ends_span.eq(ends),
+            self.bytes.eq(Mux(ends, left_span, room)),
+            self.beats.eq(
+                Mux(ends, (span_end[:9] >> shift) - first + 1, (limit >> shift) - first + 1)
+            ),
+        ]
+        return ends_span

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -65,6 +65,7 @@ class Supervisor(wiring.Component):
         A run goes on or drains; the last one ended without error.
     error : Out(RunError)
     counters : Out(32).array(len(COUNTERS))
+        A cycle late, but for ``cycles``.
     """
 
     def __init__(self):
@@ -107,9 +108,10 @@ class Supervisor(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        failure = Signal(RunError)
+        failed, failure = self._elaborate_failure(m)
+        runs = Signal()
         whole = Signal()  # all outputs of the run have landed
-        self._elaborate_failure(m, failure)
+        self._elaborate_counters(m, runs)
         with m.FSM():
             with m.State("IDLE"):
                 with m.If(self.start):
@@ -119,7 +121,6 @@ class Supervisor(wiring.Component):
                         self.error.eq(0),
                         self.passes_landed.eq(0),
                         self.busy.eq(1),
-                        whole.eq(0),
                         *(counter.eq(0) for counter in self.counters),
                     ]
                     m.next = "BEGIN"
@@ -132,15 +133,18 @@ class Supervisor(wiring.Component):
                 m.next = "RUN"
 
             with m.State("RUN"):
-                self._elaborate_counters(m)
-                m.d.sync += self.passes_landed.eq(self.passes_landed + self.landed)
-                with m.If(self.reset | (failure.code != ErrorCode.NONE)):
+                m.d.comb += runs.eq(1)
+                m.d.sync += [
+                    self.counters[0].eq(self.counters[0] + 1),
+                    self.passes_landed.eq(self.passes_landed + self.landed),
+                    self.error.eq(failure),
+                    whole.eq(~failed & ~self.reset),
+                ]
+                with m.If(self.reset):
+                    m.d.sync += self.error.eq(0)
+                ended = self.finished & (self.passes_landed == self.passes)
+                with m.If(self.reset | failed | ended):
                     m.d.sync += [self.stop.eq(1), self.units_reset.eq(1)]
-                    with m.If(~self.reset):
-                        m.d.sync += self.error.eq(failure)
-                    m.next = "STOP"
-                with m.Elif(self.finished & (self.passes_landed == self.passes)):
-                    m.d.sync += [self.stop.eq(1), self.units_reset.eq(1), whole.eq(1)]
                     m.next = "STOP"
 
             with m.State("STOP"):
@@ -155,15 +159,16 @@ class Supervisor(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _elaborate_failure(self, m, failure):
-        """Say what fails in this cycle, the more specific first."""
-        progress = self.handshake | self.issued
-        quiet = Signal(32)
-        m.d.sync += quiet.eq(Mux(progress | self.units_reset, 0, quiet + 1))
+    def _elaborate_failure(self, m):
+        """Return whether something fails in this cycle, and what, the more specific first."""
+        expired, blamed = self._elaborate_watchdog(m)
+        failed = Signal()
+        failure = Signal(RunError)
 
         def fail(code, unit, index):
             m.d.comb += [failure.code.eq(code), failure.unit.eq(unit), failure.index.eq(index)]
 
+        m.d.comb += failed.eq(self.read_error_valid | self.write_error_valid | self.bad | expired)
         with m.If(self.read_error_valid):
             code = Mux(self.read_error.window, ErrorCode.WINDOW, ErrorCode.READ_RESPONSE)
             fail(code, self.read_error.client, self.read_error.index)
@@ -172,23 +177,43 @@ class Supervisor(wiring.Component):
             fail(code, Unit.WRITER, self.write_error.index)
         with m.Elif(self.bad):
             fail(ErrorCode.DESCRIPTOR, Unit.SEQUENCER, self.passes)
-        with m.Elif((self.watchdog != 0) & (quiet >= self.watchdog)):
-            with m.If(self.waits_read):
-                fail(ErrorCode.WATCHDOG, self.head, self.head_index)
-            with m.Elif(self.waits_write):
-                fail(ErrorCode.WATCHDOG, Unit.WRITER, self.oldest)
-            with m.Elif(self.stall.features):
-                fail(ErrorCode.WATCHDOG, Unit.FEATURES, self.active)
-            with m.Elif(self.stall.weights):
-                fail(ErrorCode.WATCHDOG, Unit.WEIGHTS, self.active)
-            with m.Elif(self.stall.output):
-                fail(ErrorCode.WATCHDOG, Unit.WRITER, self.active)
-            with m.Else():
-                fail(ErrorCode.WATCHDOG, Unit.ARRAY, self.active)
+        with m.Elif(expired):
+            fail(ErrorCode.WATCHDOG, blamed.unit, blamed.index)
+        return failed, failure
 
-    def _elaborate_counters(self, m):
+    def _elaborate_watchdog(self, m):
+        """Return whether the watchdog's time is over, and whom it blames, as of a cycle before."""
+        progress = self.handshake | self.issued | self.units_reset
+        quiet, limit = Signal(32), Signal(32)
+        armed, expired = Signal(), Signal()
+        m.d.sync += [
+            quiet.eq(Mux(progress, 0, quiet + 1)),
+            limit.eq(self.watchdog - 1),
+            armed.eq(self.watchdog != 0),
+            expired.eq(armed & ~progress & (quiet >= limit)),
+        ]
+        blamed = Signal(data.StructLayout({"unit": 8, "index": 16}))
+
+        def blame(unit, index):
+            m.d.sync += [blamed.unit.eq(unit), blamed.index.eq(index)]
+
+        with m.If(self.waits_read):
+            blame(self.head, self.head_index)
+        with m.Elif(self.waits_write):
+            blame(Unit.WRITER, self.oldest)
+        with m.Elif(self.stall.features):
+            blame(Unit.FEATURES, self.active)
+        with m.Elif(self.stall.weights):
+            blame(Unit.WEIGHTS, self.active)
+        with m.Elif(self.stall.output):
+            blame(Unit.WRITER, self.active)
+        with m.Else():
+            blame(Unit.ARRAY, self.active)
+        return expired, blamed
+
+    def _elaborate_counters(self, m, runs):
+        """Count what happens in the cycles of a run, a cycle behind it."""
         events = {
-            "cycles": 1,
             "busy": self.issued,
             "stall_features": self.stall.features & ~self.dependency,
             "stall_weights": self.stall.weights,
@@ -197,5 +222,7 @@ class Supervisor(wiring.Component):
             "beats_read": self.read_beat,
             "beats_written": self.write_beat,
         }
-        for counter, name in zip(self.counters, COUNTERS, strict=True):
-            m.d.sync += counter.eq(counter + events[name])
+        happened = Signal(len(events))
+        m.d.sync += happened.eq(Cat(events[name] & runs for name in COUNTERS[1:]))
+        for counter, event in zip(self.counters[1:], happened, strict=True):
+            m.d.sync += counter.eq(counter + event)

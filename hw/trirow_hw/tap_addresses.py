@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,7 +12,7 @@ from .mac_array import Tap
 from .modular import wrap, wrap_add
 from .pixel import Pixel
 
-__all__ = ["IssuePass", "Mask", "Position", "TapAddresses"]
+__all__ = ["Advance", "IssuePass", "Mask", "Position", "TapAddresses"]
 
 #: What the issuer needs to know of a pass; see the fields of the descriptor.
 IssuePass = data.StructLayout(
@@ -60,23 +60,27 @@ def Mask(config: Config):
 def Position(config: Config):
     """Return the layout of a tap's position in its pixel.
 
-    ``first_group``: it is in the first lane group; ``begins`` and ``ends``: it is the first and the
-    last of its lane group, ``step_begins`` and ``step_ends``: of its step. ``word``: number of the
-    tap in the step. ``rows``: kernel rows of the step that are inside the map, from the uppermost
-    one on. ``group_place``: place of the lane group in the weight memories.
+    ``begins`` and ``ends``: it is the first and the last of its lane group, ``step_begins`` and
+    ``step_ends``: of its step. ``fresh``: a pixel begins behind it. Where there is no tap,
+    ``fresh``, ``ends`` and ``step_ends`` are set. ``rows``: kernel rows of the step that are inside
+    the map, from the uppermost one on. ``group_place``: place of the lane group in the weight
+    memories.
     """
     return data.StructLayout(
         {
-            "first_group": 1,
+            "fresh": 1,
             "begins": 1,
             "ends": 1,
             "step_begins": 1,
             "step_ends": 1,
-            "word": 16,
             "rows": config.tap_rows,
             "group_place": range(config.weight_words),
         }
     )
+
+
+#: What begins in the next cycle: a tap; also a step; also a lane group; also a pixel.
+Advance = data.StructLayout({"tap": 1, "step": 1, "group": 1, "pixel": 1})
 
 
 class TapAddresses(wiring.Component):
@@ -94,10 +98,14 @@ class TapAddresses(wiring.Component):
 
     Members
     -------
-    spec : In(IssuePass), pixel : In(Pixel)
-        Of the present tap.
+    spec : In(IssuePass)
+        Of the present tap and of the next pixel, from the cycle before the first of them on.
+    pixel : In(Pixel)
+        The next pixel.
     position : In(Position), issued : In(1)
         The tap, and whether it is issued.
+    advance : In(Advance)
+        What begins behind it in this cycle.
     read : Out(LineRead), mask : Out(Mask), tap : Out(Tap)
         What belongs to it.
     """
@@ -110,6 +118,7 @@ class TapAddresses(wiring.Component):
                 "pixel": In(Pixel(config)),
                 "position": In(Position(config)),
                 "issued": In(1),
+                "advance": In(Advance),
                 "read": Out(LineRead(config)),
                 "mask": Out(Mask(config)),
                 "tap": Out(Tap(config)),
@@ -118,115 +127,136 @@ class TapAddresses(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        depth, spec, pixel = self._config.line_bank_words, self.spec, self.pixel
+        depth = self._config.line_bank_words
         bank, lines = self._elaborate_lines(m)
         place, byte = self._elaborate_row(m)
-        # First stage: offsets. Second: places.
-        a_lines = [Signal(range(depth), name=f"a_line{b}") for b in range(BANKS)]
-        a_place = Signal(range(depth))
+        # First stage: line and place together. Second: around the end of the bank.
+        a_words = [Signal(range(2 * depth), name=f"a_word{b}") for b in range(BANKS)]
         a_bank, a_byte = Signal.like(self.read.bank), Signal.like(self.read.byte)
         m.d.sync += [
-            *(a_line.eq(line) for a_line, line in zip(a_lines, lines, strict=True)),
-            a_place.eq(place),
+            *(a_word.eq(line + place) for a_word, line in zip(a_words, lines, strict=True)),
             a_bank.eq(bank),
             a_byte.eq(byte),
             self.read.bank.eq(a_bank),
             self.read.byte.eq(a_byte),
-            *(self.read.words[b].eq(wrap_add(a_lines[b], a_place, depth)) for b in range(BANKS)),
+            *(self.read.words[b].eq(wrap(a_words[b], depth)) for b in range(BANKS)),
         ]
-
-        position, mask = self.position, Signal(Mask(self._config))
-        m.d.sync += [
-            mask.rows.eq(Mux(pixel.empty, 0, position.rows)),
-            mask.low.eq(Mux(position.step_begins, pixel.mask_low, 0)),
-            mask.high.eq(Mux(position.step_ends, pixel.mask_high, self._config.in_lanes)),
-            mask.zero.eq(spec.zero_in),
-            mask.maximum.eq(spec.maximum),
-            self.mask.eq(mask),
-        ]
-        with m.If(pixel.empty):
-            m.d.sync += mask.high.eq(0)
+        self._elaborate_mask(m)
         self._elaborate_weights(m)
         return m
+
+    def _origin(self, m, name, value):
+        """Return what a lane group begins with: ``value`` of its pixel."""
+        held, origin = (
+            Signal.like(value, name=f"{name}0"),
+            Signal.like(value, name=f"{name}_origin"),
+        )
+        m.d.comb += origin.eq(Mux(self.position.fresh, value, held))
+        with m.If(self.position.fresh):
+            m.d.sync += held.eq(value)
+        return origin
+
+    def _elaborate_mask(self, m):
+        """Say which bytes of the tap count."""
+        config, spec, position = self._config, self.spec, self.position
+        low, high = Signal.like(self.mask.low), Signal.like(self.mask.high)
+        a_mask = Signal(Mask(config))
+        with m.If(self.advance.pixel):
+            m.d.sync += [
+                low.eq(self.pixel.mask_low),
+                high.eq(Mux(self.pixel.empty, 0, self.pixel.mask_high)),
+            ]
+        m.d.sync += [
+            a_mask.rows.eq(position.rows),
+            a_mask.low.eq(Mux(position.step_begins, low, 0)),
+            a_mask.high.eq(Mux(position.step_ends, high, config.in_lanes)),
+            a_mask.zero.eq(spec.zero_in),
+            a_mask.maximum.eq(spec.maximum),
+            self.mask.eq(a_mask),
+        ]
 
     def _elaborate_lines(self, m):
         """Return the bank of the step's uppermost row, and the place of a row in each bank."""
         config, depth = self._config, self._config.line_bank_words
         spec, pixel, position = self.spec, self.pixel, self.position
-        bank, bank_here = Signal(range(BANKS)), Signal(range(BANKS))
+        bank = Signal(range(BANKS))
         step = Mux(spec.depthwise, config.tap_rows % BANKS, 1)
-        first_bank = Mux(spec.depthwise, pixel.top_bank, pixel.bank)
-        m.d.comb += bank_here.eq(Mux(position.begins, first_bank, bank))
-        next_bank = wrap_add(bank_here, step, BANKS)
-        with m.If(self.issued):
-            m.d.sync += bank.eq(Mux(position.step_ends, next_bank, bank_here))
+        first_bank = self._origin(m, "bank", Mux(spec.depthwise, pixel.top_bank, pixel.bank))
+        pitch_less = Signal(signed(len(pixel.place) + 1))
+        m.d.sync += pitch_less.eq(spec.row_pitch - depth)
+        with m.If(self.advance.step):
+            m.d.sync += bank.eq(Mux(position.ends, first_bank, wrap_add(bank, step, BANKS)))
 
         # A bank goes on to its next row behind a step that has a row in it.
-        lines_here = []
+        lines = []
         for b in range(BANKS):
-            line = Signal(range(depth), name=f"line{b}")
-            line_here = Signal(range(depth), name=f"line_here{b}")
-            m.d.comb += line_here.eq(Mux(position.begins, pixel.starts[b], line))
-            lines_here.append(line_here)
-            used = Signal(name=f"used{b}")
+            line, used = Signal(range(depth), name=f"line{b}"), Signal(name=f"used{b}")
+            lines.append(line)
+            first_line = self._origin(m, f"line{b}", pixel.starts[b])
             for p in range(config.tap_rows):
-                with m.If(position.rows[p] & (bank_here == (b - p) % BANKS)):
+                with m.If(position.rows[p] & (bank == (b - p) % BANKS)):
                     m.d.comb += used.eq(1)
-            with m.If(self.issued):
-                m.d.sync += line.eq(line_here)
-                with m.If(position.step_ends & used):
-                    m.d.sync += line.eq(wrap_add(line_here, spec.row_pitch, depth))
-        return bank_here, lines_here
+            next_line = wrap_add(line, spec.row_pitch[: len(line)], depth, less=pitch_less)
+            with m.If(self.advance.step & (position.ends | used)):
+                m.d.sync += line.eq(Mux(position.ends, first_line, next_line))
+        return bank, lines
 
     def _elaborate_row(self, m):
         """Return word and byte of the tap in its row."""
         lanes, depth = self._config.in_lanes, self._config.line_bank_words
         spec, pixel, position = self.spec, self.pixel, self.position
+        bits = len(pixel.byte)
+        # Bytes count up to 2^bits, so that word and byte are one number.
+        unused = (1 << bits) - lanes
+        first_byte = self._origin(m, "byte", (pixel.byte + unused)[:bits])
         # Where the lane group begins, and the tap; both at the same byte of a word.
-        start, start_here = Signal(range(depth)), Signal(range(depth))
-        place, place_here = Signal(range(depth)), Signal(range(depth))
-        byte, byte_here = Signal(range(lanes)), Signal(range(lanes))
-        m.d.comb += [
-            start_here.eq(Mux(position.first_group, pixel.place, start)),
-            place_here.eq(Mux(position.step_begins, start_here, place)),
-            byte_here.eq(Mux(position.step_begins, pixel.byte, byte)),
+        start, group_start = Signal(range(depth)), Signal(range(depth))
+        place, byte = Signal(range(depth)), Signal(bits)
+        tap, tap_less = Signal(range(depth << bits)), Signal(signed(len(place) + bits + 1))
+        m.d.sync += [
+            tap.eq(Cat(spec.tap_byte[:bits], spec.tap_words)),
+            tap_less.eq(Cat(spec.tap_byte[:bits], spec.tap_words) - (depth << bits)),
         ]
-        byte_sum, carry = Signal(range(2 * lanes)), Signal()
-        m.d.comb += [
-            byte_sum.eq(byte_here + spec.tap_byte),
-            carry.eq(byte_sum >= lanes),
-        ]
-        next_place = wrap(place_here + spec.tap_words[: len(place)] + carry, depth)
-        next_start = wrap_add(start_here, 1, depth)
-        with m.If(self.issued):
+        next_place = wrap_add(Cat(byte, place), tap, depth << bits, less=tap_less)
+        byte_sum = byte + spec.tap_byte[:bits]
+        next_byte = Mux(byte_sum[bits], byte_sum + unused, byte_sum)
+        next_start = Mux(spec.depthwise & (start == depth - 1), 0, start + spec.depthwise)
+        m.d.comb += group_start.eq(
+            Mux(position.fresh, pixel.place, Mux(position.ends, next_start, start))
+        )
+        with m.If(self.advance.tap):
             m.d.sync += [
-                place.eq(next_place),
-                byte.eq(Mux(carry, byte_sum - lanes, byte_sum)),
-                start.eq(Mux(position.ends & spec.depthwise, next_start, start_here)),
+                start.eq(group_start),
+                place.eq(Mux(position.step_ends, group_start, next_place >> bits)),
+                byte.eq(Mux(position.step_ends, first_byte, next_byte)),
             ]
-        return place_here, byte_here
+        return place, (byte - unused)[:bits]
 
     def _elaborate_weights(self, m):
         """Find the tap's weights: behind those of the steps before, or one word for all."""
         spec, pixel, position = self.spec, self.pixel, self.position
         depth = self._config.weight_words
-        step, step_here = Signal(16), Signal(16)
-        m.d.comb += step_here.eq(Mux(position.begins, pixel.skipped_words, step))
-        with m.If(self.issued):
-            m.d.sync += step.eq(step_here + Mux(position.step_ends, spec.step_weights, 0))
+        bits = len(position.group_place)
+        step, word = Signal(bits), Signal(bits)
+        first = self._origin(m, "word", (pixel.skipped_words + pixel.first_word)[:bits])
+        next_step = Signal(bits)
+        m.d.comb += next_step.eq(Mux(position.ends, first, step + spec.step_weights))
+        with m.If(self.advance.tap):
+            m.d.sync += word.eq(Mux(position.step_ends, next_step, word + 1))
+        with m.If(self.advance.step):
+            m.d.sync += step.eq(next_step)
 
-        a_group, a_offset = Signal(range(depth)), Signal(16)
-        a_tap = Signal(Tap(self._config))
+        a_group, a_word = Signal(range(depth)), Signal(bits)
+        pool, a_tap = Signal(), Signal(Tap(self._config))
         m.d.sync += [
+            pool.eq(spec.step_weights == 0),
             a_group.eq(position.group_place),
-            a_offset.eq(step_here + pixel.first_word + position.word),
+            a_word.eq(Mux(pool, 0, word)),
             a_tap.valid.eq(self.issued),
             a_tap.first.eq(position.begins),
             a_tap.last.eq(position.ends),
             a_tap.depthwise.eq(spec.depthwise),
             a_tap.maximum.eq(spec.maximum),
             self.tap.eq(a_tap),
-            self.tap.word.eq(wrap_add(a_group, a_offset[: len(a_group)], depth)),
+            self.tap.word.eq(wrap_add(a_group, a_word, depth)),
         ]
-        with m.If(spec.step_weights == 0):  # a pool
-            m.d.sync += a_offset.eq(0)

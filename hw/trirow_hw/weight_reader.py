@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -39,7 +39,7 @@ class WeightReader(wiring.Component):
     Tables and groups are requested as soon as there is room for all of them, in order, so that
     whatever has been requested is taken. A chunk may have more groups than the ring; they stream
     through it. Throughput: a word of weights, 4 bytes of a table, or up to 8 bytes of constants a
-    cycle; a cycle for each group, and a few for each chunk.
+    cycle; 2 cycles for each group, and a few for each chunk.
 
     Parameters
     ----------
@@ -86,17 +86,22 @@ class WeightReader(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         m.submodules.fetcher = fetcher = Fetcher(bus_bytes=self._config.bus_bytes)
-        m.submodules.arriving = arriving = Queue(WeightChunk, depth=4)
-        m.submodules.resident = resident = Queue(_Resident, depth=4)
+        m.submodules.arriving = arriving = Queue(WeightChunk, depth=4, registered=True)
+        m.submodules.resident = resident = Queue(_Resident, depth=4, registered=True)
         m.submodules.writer = writer = ChunkWriter(config=self._config)
         wiring.connect(m, fetcher.request, wiring.flipped(self.request))
         wiring.connect(m, wiring.flipped(self.answer), writer.answer)
         wiring.connect(m, arriving.o, writer.i)
+        wiring.connect(m, fetcher.bursts, writer.bursts)
         for name in chunk_writes(self._config):
             m.d.comb += getattr(self, name).eq(getattr(writer, name))
 
         # Strobes: room for a group or for the tables of a chunk is given out.
-        granted, tables_granted = writer.group_granted, writer.tables_granted
+        granted, tables_granted = Signal(), Signal()
+        m.d.comb += [
+            writer.group_granted.eq(granted),
+            writer.tables_granted.eq(tables_granted),
+        ]
         self._elaborate_allocation(m, fetcher, arriving, resident, granted, tables_granted)
         return m
 
@@ -115,18 +120,37 @@ class WeightReader(wiring.Component):
             resident.i.payload.words.eq(self.i.payload.group_words),
             arriving.i.payload.eq(self.i.payload),
         ]
-        m.d.sync += bytes_left.eq(bytes_left - fetcher.grant)
+        last_group, has_tables, room, tables_room = Signal(), Signal(), Signal(), Signal()
+        waits = Signal(4)
+        m.d.sync += [
+            last_group.eq(groups_left == 1),
+            has_tables.eq(current.table_bytes != 0),
+            fetcher.grant.eq(0),
+            granted.eq(0),
+            tables_granted.eq(0),
+            room.eq((free_words >= current.group_words) & (free_groups != 0)),
+            tables_room.eq(free_tables != 0),
+            waits.eq(waits << 1),
+        ]
+        # The end of the last group must not wait for the rest of its burst. The fetcher knows of
+        # the last grant by then.
+        m.d.comb += fetcher.starving.eq(waits[-1])
+        # The state too, but with nothing else behind it: so wide a register is slow to enable.
+        loads = Signal(init=1)
+        with m.If(loads):
+            m.d.sync += [
+                current.eq(self.i.payload),
+                groups_left.eq(self.i.payload.groups),
+                bytes_left.eq(self.i.payload.bytes),
+            ]
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += loads.eq(0)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += [
                     arriving.i.valid.eq(self.i.valid & resident.i.ready),
                     resident.i.valid.eq(self.i.valid & arriving.i.ready),
                     self.i.ready.eq(arriving.i.ready & resident.i.ready),
-                ]
-                m.d.sync += [
-                    current.eq(self.i.payload),
-                    groups_left.eq(self.i.payload.groups),
-                    bytes_left.eq(self.i.payload.bytes),
                 ]
                 with m.If(self.i.valid & self.i.ready):
                     m.next = "START"
@@ -137,25 +161,41 @@ class WeightReader(wiring.Component):
                     m.next = "TABLES"
 
             with m.State("TABLES"):
-                with m.If(current.table_bytes == 0):
-                    m.next = "GROUPS"
-                with m.Elif(free_tables != 0):
-                    m.d.comb += [tables_granted.eq(1), fetcher.grant.eq(current.table_bytes)]
-                    m.next = "GROUPS"
-
-            with m.State("GROUPS"):
-                with m.If(groups_left == 0):
-                    with m.If(fetcher.done):
-                        m.next = "IDLE"
-                with m.Elif((free_words >= current.group_words) & (free_groups != 0)):
-                    m.d.comb += [
-                        granted.eq(1),
-                        fetcher.grant.eq(Mux(groups_left == 1, bytes_left, current.group_bytes)),
+                with m.If(~has_tables):
+                    m.next = "GROUP"
+                with m.Elif(tables_room):
+                    m.d.sync += [
+                        tables_granted.eq(1),
+                        fetcher.grant.eq(current.table_bytes),
+                        bytes_left.eq(bytes_left - current.table_bytes),
                     ]
-                    m.d.sync += groups_left.eq(groups_left - 1)
-                with m.Else():
-                    # The end of the last group must not wait for the rest of its burst.
-                    m.d.comb += fetcher.starving.eq(1)
+                    m.next = "GROUP"
+
+            # What is free is counted again in the first cycle, and compared in the second.
+            with m.State("GROUP"):
+                m.next = "COMPARE"
+
+            with m.State("COMPARE"):
+                m.next = "ROOM"
+
+            with m.State("ROOM"):
+                m.d.sync += waits.eq(Cat(1, waits))
+                with m.If(room):
+                    m.d.sync += [
+                        granted.eq(1),
+                        waits.eq(0),
+                        fetcher.grant.eq(Mux(last_group, bytes_left, current.group_bytes)),
+                        groups_left.eq(groups_left - 1),
+                        bytes_left.eq(bytes_left - current.group_bytes),
+                    ]
+                    m.next = "GROUP"
+                    with m.If(last_group):
+                        m.next = "END"
+
+            with m.State("END"):
+                with m.If(fetcher.done):
+                    m.d.sync += loads.eq(1)
+                    m.next = "IDLE"
 
     def _elaborate_room(self, m, resident, group_words, granted, tables_granted):
         """Return the words, groups and tables for which there is room."""
@@ -163,17 +203,17 @@ class WeightReader(wiring.Component):
         free_words = Signal(range(config.weight_words + 1), init=config.weight_words)
         free_groups = Signal(range(CONSTANT_GROUPS + 1), init=CONSTANT_GROUPS)
         free_tables = Signal(range(TABLE_PLACES + 1), init=TABLE_PLACES)
-        released = Mux(self.release, resident.o.payload.words, 0)
         given = Mux(granted, group_words, 0)
-        groups_released = Signal(16)
+        release, nth_release = Signal(), Signal(16, init=1)
         m.d.sync += [
-            free_words.eq(free_words + released - given),
-            free_groups.eq(free_groups + self.release - granted),
+            release.eq(self.release),
+            free_words.eq(free_words + Mux(release, resident.o.payload.words, 0) - given),
+            free_groups.eq(free_groups + release - granted),
             free_tables.eq(free_tables + self.table_release - tables_granted),
         ]
-        with m.If(self.release):
-            m.d.sync += groups_released.eq(groups_released + 1)
-            with m.If(groups_released == resident.o.payload.groups - 1):
+        with m.If(release):
+            m.d.sync += nth_release.eq(nth_release + 1)
+            with m.If(nth_release == resident.o.payload.groups):
                 m.d.comb += resident.o.ready.eq(1)
-                m.d.sync += groups_released.eq(0)
+                m.d.sync += nth_release.eq(1)
         return free_words, free_groups, free_tables

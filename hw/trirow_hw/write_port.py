@@ -28,9 +28,9 @@ def WriteBeat(bus_bytes: int):
 class WritePort(wiring.Component):
     """Send bursts whose data are there already, and count the passes whose outputs have landed.
 
-    A burst is taken every 3 cycles or more; its address appears 2 cycles later, and its data follow
-    the address, a beat a cycle, while the next address is sent. Beats that belong to a burst must
-    be there when it is requested.
+    A burst is taken every 4 cycles or more; its address appears 4 cycles later, and its data 3
+    cycles behind the address, a beat a cycle, while the next address is sent. Beats that belong to
+    a burst must be there when it is requested. A burst of one beat takes 2 cycles.
 
     After ``stop`` no new burst is sent; the rest of those that were is sent without strobes, so
     that nothing is written. The units in front are reset meanwhile; this unit is not.
@@ -57,7 +57,7 @@ class WritePort(wiring.Component):
     idle : Out(1)
         No burst is on the way.
     error : Out(WriteError), error_valid : Out(1)
-        Strobe: what went wrong.
+        Strobe, a cycle later: what went wrong.
     """
 
     def __init__(self, *, bus_bytes: int, outstanding: int = 8):
@@ -66,6 +66,7 @@ class WritePort(wiring.Component):
             raise ValueError(f"outstanding must be at least 1, not {outstanding!r}")
         self._bus_bytes = bus_bytes
         self._outstanding = outstanding
+        self._failed = Signal()
         super().__init__(
             {
                 "axi": Out(AXI4(data_bytes=bus_bytes)),
@@ -86,7 +87,12 @@ class WritePort(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         order_shape = data.StructLayout({"index": 16, "last": 1})
-        m.submodules.order = order = Queue(order_shape, depth=self._outstanding)
+        # The register behind the queue is one of the places.
+        m.submodules.order = order = Queue(
+            order_shape,
+            depth=max(1, self._outstanding - 1),
+            registered=self._outstanding > 1,
+        )
         m.submodules.lengths = lengths = Queue(8, depth=self._outstanding)
         self._elaborate_addresses(m, order, lengths)
         self._elaborate_data(m, lengths)
@@ -99,75 +105,94 @@ class WritePort(wiring.Component):
         return m
 
     def _elaborate_addresses(self, m, order, lengths):
+        """Check and send one request after another; count the bursts on the way."""
         request = Signal(WriteRequest)
         end = Signal(33)
-        below = Signal()
+        below, outside, ready = Signal(), Signal(), Signal()
+        count = Signal(range(self._outstanding + 1))
+        m.d.comb += [
+            order.i.payload.index.eq(request.index),
+            order.i.payload.last.eq(request.last),
+            lengths.i.payload.eq(self.axi.awlen),
+            lengths.i.valid.eq(self.axi.awvalid & self.axi.awready),
+            self.error_valid.eq(self._failed & ~self.stop),
+        ]
+        m.d.sync += [
+            self._failed.eq(0),
+            count.eq(count + order.i.valid - (order.o.valid & order.o.ready)),
+        ]
+        with m.If(self.axi.awready):
+            m.d.sync += self.axi.awvalid.eq(0)
         with m.FSM():
             with m.State("TAKE"):
                 m.d.comb += [
-                    self.request.ready.eq(order.i.ready & lengths.i.ready & ~self.stop),
-                    self.idle.eq(~order.o.valid),
+                    ready.eq(order.i.ready & ~self.stop),
+                    self.idle.eq(count == 0),
                 ]
                 m.d.sync += request.eq(self.request.payload)
-                with m.If(self.request.valid & self.request.ready):
+                with m.If(self.request.valid & ready):
                     m.next = "CHECK"
 
             with m.State("CHECK"):
                 m.d.sync += [
                     below.eq(request.address < self.base),
                     end.eq(request.address + request.beats * self._bus_bytes),
-                    self.axi.awaddr.eq(request.address),
-                    self.axi.awlen.eq(request.beats - 1),
                 ]
                 m.next = "WINDOW"
 
             with m.State("WINDOW"):
-                with m.If(self.stop):
-                    m.next = "TAKE"
-                with m.Elif(below | (end > self.limit)):
-                    m.d.comb += [
-                        self.error_valid.eq(1),
-                        self.error.window.eq(1),
-                        self.error.index.eq(request.index),
-                    ]
-                    m.next = "TAKE"
-                with m.Else():
-                    m.d.comb += order.i.valid.eq(1)
-                    m.d.sync += self.axi.awvalid.eq(1)
-                    m.next = "SEND"
+                m.d.sync += outside.eq(below | (end > self.limit))
+                m.next = "SEND"
 
             with m.State("SEND"):
-                with m.If(self.axi.awready):
-                    m.d.comb += lengths.i.valid.eq(1)
-                    m.d.sync += self.axi.awvalid.eq(0)
+                with m.If(self.stop):
                     m.next = "TAKE"
-        m.d.comb += [
-            order.i.payload.index.eq(request.index),
-            order.i.payload.last.eq(request.last),
-            lengths.i.payload.eq(self.axi.awlen),
-        ]
+                with m.Elif(outside):
+                    self._report(m, 1, request.index)
+                    m.next = "TAKE"
+                with m.Elif(~self.axi.awvalid | self.axi.awready):
+                    m.d.comb += order.i.valid.eq(1)
+                    m.d.sync += [
+                        self.axi.awaddr.eq(request.address),
+                        self.axi.awlen.eq(request.beats - 1),
+                        self.axi.awvalid.eq(1),
+                    ]
+                    m.next = "TAKE"
+        m.d.comb += self.request.ready.eq(ready)
+
+    def _report(self, m, window, index):
+        m.d.sync += [self._failed.eq(1), self.error.window.eq(window), self.error.index.eq(index)]
 
     def _elaborate_data(self, m, lengths):
         """Send a beat of the oldest burst. Its register is also what keeps it stable."""
-        sent = Signal(8)
+        active, last, sends = Signal(), Signal(), Signal()
+        left = Signal(8)  # beats behind the one that is sent next
         free = ~self.axi.wvalid | self.axi.wready
         next_valid = Signal()
         m.d.comb += [
-            next_valid.eq(lengths.o.valid & (self.beats.valid | self.stop)),
-            self.beats.ready.eq(lengths.o.valid & free & ~self.stop),
+            next_valid.eq(active & (self.beats.valid | self.stop)),
+            self.beats.ready.eq(active & free & ~self.stop),
+            sends.eq(free & next_valid),
         ]
         with m.If(free):
-            m.d.sync += self.axi.wvalid.eq(next_valid)
-        with m.If(free & next_valid):
             m.d.sync += [
+                self.axi.wvalid.eq(next_valid),
                 self.axi.wdata.eq(self.beats.payload.data),
                 self.axi.wstrb.eq(Mux(self.stop, 0, self.beats.payload.strobe)),
-                self.axi.wlast.eq(sent == lengths.o.payload),
-                sent.eq(sent + 1),
+                self.axi.wlast.eq(last),
             ]
-            with m.If(sent == lengths.o.payload):
-                m.d.comb += lengths.o.ready.eq(1)
-                m.d.sync += sent.eq(0)
+        with m.If(sends):
+            m.d.sync += [left.eq(left - 1), last.eq(left == 1)]
+        # A burst leaves its queue a cycle after its length has been copied.
+        fresh = lengths.o.valid & ~lengths.o.ready
+        m.d.sync += lengths.o.ready.eq(0)
+        with m.If(~active | (sends & last)):
+            m.d.sync += [
+                active.eq(fresh),
+                left.eq(lengths.o.payload),
+                last.eq(lengths.o.payload == 0),
+                lengths.o.ready.eq(fresh),
+            ]
 
     def _elaborate_answers(self, m, order):
         m.d.comb += [
@@ -176,12 +201,8 @@ class WritePort(wiring.Component):
             self.waits.eq(order.o.valid),
             self.oldest.eq(order.o.payload.index),
         ]
-        with m.If(self.axi.bvalid & ~self.stop):
+        with m.If(self.axi.bvalid):
             with m.If(self.axi.bresp != Response.OKAY.value):
-                m.d.comb += [
-                    self.error_valid.eq(1),
-                    self.error.window.eq(0),
-                    self.error.index.eq(order.o.payload.index),
-                ]
-            with m.Else():
+                self._report(m, 0, order.o.payload.index)
+            with m.Elif(~self.stop):
                 m.d.comb += self.landed.eq(order.o.payload.last)

@@ -116,7 +116,7 @@ def detail_value(accelerator: Accelerator) -> Value:
         port.waits,
         bus.awvalid & ~bus.awready,
         bus.wvalid & ~bus.wready,
-        issuer.i.valid & ~issuer.pixels.valid,
+        issuer.waits,
         accelerator.sequencer.request.valid,
         port.head,
         accelerator.supervisor.passes_landed,

@@ -117,7 +117,10 @@ class Checker:
         self.masks: deque[tuple[int, TapModel]] = deque()
         self.array_taps: deque[tuple[int, TapModel]] = deque()
         self.reading: tuple[TapModel, dict[str, Any]] | None = None
+        self.begun = False
         self.cycle, self.spacing = 0, 0
+        # Pixels in the issuer, whether their pass is, and cycles without a tap or a reason.
+        self.pixels_inside, self.pass_inside, self.quiet = 0, False, 0
         self.last_end: int | None = None
         self.issued_at: list[tuple[int, TapModel]] = []
         self.idle = dict.fromkeys(("features", "weights", "output"), 0)
@@ -128,14 +131,14 @@ class Checker:
         shapes = {name: getattr(issuer, name).shape() for name in ("read", "mask", "tap", "tag")}
         release_shape = issuer.release.shape()
         sampler = ctx.tick().sample(
-            Cat(issuer.issued, issuer.tag_valid, issuer.release_valid),
+            Cat(issuer.issued, issuer.tag_valid, issuer.release_valid, issuer.waits),
             Cat(issuer.pixels.ready, issuer.pixels.valid, issuer.i.ready, issuer.i.valid),
             issuer.stall.as_value(),
             issuer.active,
             issuer.release.as_value(),
             *(getattr(issuer, name).as_value() for name in shapes),
         )
-        rest = 40
+        rest, self.begun = 40, True
         while rest:
             told = self.lines.rows, self.lines.words, self.groups.loaded
             ctx.set(issuer.rows_loaded, told[0])
@@ -144,17 +147,15 @@ class Checker:
             room = not next(self.held["output"])
             ctx.set(issuer.room, room)
             *_, strobes, hands, stall, active, release, read, mask, tap, tag = await sampler
-            issued, tag_valid, release_valid = (strobes >> k & 1 for k in range(3))
-            self.check_hands(issued, hands, stall)
-            if hands >> 1 & 1 and hands >> 3 & 1:
+            issued, tag_valid, release_valid, waits = (strobes >> k & 1 for k in range(4))
+            self.check_hands(issued, hands, stall, waits)
+            if issued or stall & ~1:
                 self.check_group(unpack(shapes["tag"], tag))
             if issued:
                 here = self.taps.popleft()
                 assert active == here.index
                 assert self.chunks[here.index].first + here.group < told[2]
                 assert tag_valid == here.last
-                assert hands & 1 == (here.last and here.group + 1 == self.groups_of(here))
-                assert hands >> 2 & 1 == (hands & 1 and here.pass_end)
                 self.issued_at.append((self.cycle, here))
                 self.reads.append((self.cycle + self.READ, here))
                 self.masks.append((self.cycle + self.MASK, here))
@@ -162,6 +163,9 @@ class Checker:
                 if here.last:
                     assert room
                     self.check_end(here, unpack(shapes["tag"], tag))
+                    if here.group + 1 == self.groups_of(here):
+                        self.pixels_inside -= 1
+                        self.pass_inside = not here.pass_end
             else:
                 assert not tag_valid
             self.check_features(unpack(shapes["read"], read))
@@ -190,12 +194,24 @@ class Checker:
         """Return the lane groups of the tap's pass."""
         return self.fields[tap.index]["groups"]
 
-    def check_hands(self, issued: int, hands: int, stall: int) -> None:
-        """One reason, and only while a pixel of a pass is there and no tap is issued."""
-        there = hands >> 1 & 1 and hands >> 3 & 1
-        assert stall.bit_count() == (there and not issued)
+    def check_hands(self, issued: int, hands: int, stall: int, waits: int) -> None:
+        """Nothing, or one reason why no tap is issued, soon after pixel and pass have come.
+
+        A pass is taken only when the one before it has ended, and at most three pixels are.
+        """
+        there = self.pixels_inside and self.pass_inside
+        assert issued + stall.bit_count() <= bool(there)
+        assert waits == (self.pass_inside and not self.pixels_inside)
+        self.quiet = 0 if issued or stall or not there else self.quiet + 1
+        assert self.quiet <= 2
         for k, name in enumerate(self.idle):
             self.idle[name] += stall >> k & 1
+        if hands & 3 == 3:
+            self.pixels_inside += 1
+            assert self.pixels_inside <= 3
+        if hands >> 2 == 3:
+            assert not self.pass_inside
+            self.pass_inside = True
 
     def check_group(self, tag: dict[str, Any]) -> None:
         """Check that the group that ends next is shown, be a tap issued or not."""
@@ -263,10 +279,16 @@ def run_passes(driver: Checker, bench: Bench) -> None:
         windows.append(pack(WindowPass, {name: fields[name] for name, _ in WindowPass}))
         passes.append(pack(IssuePass, {name: fields[name] for name, _ in IssuePass}))
 
+    async def begin(ctx: Any) -> None:
+        while not driver.begun:
+            await ctx.tick()
+
     async def send_windows(ctx: Any) -> None:
+        await begin(ctx)
         await send(ctx, bench.window.i, windows, driver.stall_seed)
 
     async def send_passes(ctx: Any) -> None:
+        await begin(ctx)
         await send(ctx, bench.issuer.i, passes, driver.stall_seed)
 
     async def testbench(ctx: Any) -> None:

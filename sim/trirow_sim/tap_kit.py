@@ -141,6 +141,7 @@ def pass_fields(geometry: Geometry, config: Config) -> dict[str, int]:
         "zero_in": 0,
         "keep_weights": int(geometry.chained),
         "second": int(geometry.second),
+        "kept_out": 0,
         "index": 0,
     }
 

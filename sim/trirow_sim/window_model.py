@@ -156,6 +156,8 @@ class WindowModel:
             "frees": int(pixel.frees),
             "retire": pixel.retire,
         }
+        if pixel.empty:
+            values |= {"single": 1, "one_step": 1, "inside": 0}
         if not pixel.row_end and pixel.frees:
             values["keep_from"] = pixel.keep_from
         need_row, need_words = -1, 0
@@ -168,7 +170,12 @@ class WindowModel:
                 first, last = min(pixel.taps), max(pixel.taps)
                 begin = pixel.position + first * lanes
                 low, high = min(pixel.taps[first]), max(pixel.taps[last]) + 1
+            end_row, taken = pixel.skipped_rows + pixel.rows, self._config.tap_rows
+            inside = [p for p in range(taken) if pixel.skipped_rows <= p < end_row]
             values |= {
+                "single": int(last == first),
+                "one_step": int(end_row <= taken if geometry.depthwise else pixel.rows == 1),
+                "inside": sum(1 << p for p in inside) if geometry.depthwise else 1,
                 "rows": pixel.rows,
                 "skipped_rows": pixel.skipped_rows,
                 "end_row": pixel.skipped_rows + pixel.rows,

@@ -374,17 +374,17 @@ def test_bytes_of_a_slice_of_channels():
 
 @pytest.mark.parametrize("gap", [0, 48])
 def test_cycles_of_a_pixel(gap):
-    """A span of 16 bytes takes 3 cycles, as long as its words do not take longer."""
+    """A span of 16 bytes takes 4 cycles, as long as its words do not take longer."""
     config = PRESETS["m256"].override(line_buffer_bytes=3 * 64 * 16)
     spans = pixel_spans(0, 4, 60, 16, gap=gap, pitch=60 * (16 + gap) // 2)
     bench = Bench(config, [rows_of(config, 0, spans, 4)])
     cycles = bench.run(bench.sender(), bench.consumer())
     bench.check_all()
-    assert cycles <= 3 * 240 + 40
+    assert cycles <= 4 * 240 + 40
 
 
 def test_places_are_not_overwritten_too_soon():
-    """A word is written at least 3 cycles behind the strobe that frees its place.
+    """A word is written at least 11 cycles behind the strobe that frees its place.
 
     The array's last read of the place is at most 3 cycles behind it. Bytes that wait in the reader
     for a place come first: with a wide bus they may be whole words.
@@ -404,7 +404,7 @@ def test_places_are_not_overwritten_too_soon():
 
     bench.run(bench.sender(), frees_word_by_word)
     assert bench.written == 3 * depth
-    assert bench.least_gap == 3
+    assert bench.least_gap == 11
 
 
 def test_every_offset_of_the_bus(config):

@@ -64,6 +64,7 @@ class Harness:
         """Let a cycle pass in which so much room is granted."""
         request, ready = self.dut.request, not next(self._held)
         ctx.set(request.ready, ready)
+        ctx.set(self.dut.bursts.ready, 1)
         ctx.set(self.dut.grant, grant)
         _, _, valid, bits = await ctx.tick().sample(request.valid, Value.cast(request.payload))
         ctx.set(self.dut.grant, 0)
@@ -243,7 +244,7 @@ def test_cycles_of_a_burst():
         total = 8 * BURST_BYTES
         spans = make_spans(0, total)
         await start(ctx, harness, spans, total)
-        for _ in range(2 * 8 + 2):
+        for _ in range(4 * 8 + 2):
             await harness.cycle(ctx)
         assert len(harness.requests) == 8
 
@@ -276,7 +277,7 @@ class _WithPort(wiring.Component):
 @pytest.mark.parametrize("bus_bytes", [4, 16, 64])
 @pytest.mark.parametrize("offset", [0, 16])
 def test_cycles_of_a_short_span(bus_bytes, offset):
-    """Spans of 16 bytes, one for each pixel of a line: 3 cycles each, 4 at the read port."""
+    """Spans of 16 bytes, one for each pixel of a line: 4 cycles each, as at the read port."""
     count = 24
     spans = make_spans(offset, 16 * count, span=16, gap=48, line=16 * 8, turn=112)
 
@@ -286,6 +287,7 @@ def test_cycles_of_a_short_span(bus_bytes, offset):
         async def testbench(ctx):
             if dut is fetcher:
                 ctx.set(fetcher.request.ready, 1)
+            ctx.set(fetcher.bursts.ready, 1)
             ctx.set(fetcher.i.payload, spans)
             ctx.set(fetcher.i.valid, 1)
             ctx.set(fetcher.grant, spans["total"])
@@ -301,7 +303,7 @@ def test_cycles_of_a_short_span(bus_bytes, offset):
         return [later - cycle for cycle, later in itertools.pairwise(cycles)]
 
     alone = Fetcher(bus_bytes=bus_bytes)
-    assert request_cycles(alone, alone, alone.request.valid) == [3] * (count - 1)
+    assert request_cycles(alone, alone, alone.request.valid) == [4] * (count - 1)
     both = _WithPort(bus_bytes)
     assert request_cycles(both, both.fetcher, both.port.axi.arvalid) == [4] * (count - 1)
 
@@ -322,7 +324,7 @@ def test_count_of_the_room_in_the_largest_buffers(room):
         ctx.set(harness.dut.grant, 0)
         ctx.set(request.ready, 1)
         requested = 0
-        for _ in range(100):
+        for _ in range(120):
             _, _, valid, beats = await ctx.tick().sample(request.valid, request.payload.beats)
             requested += valid * beats
         assert requested > 100

@@ -1,11 +1,11 @@
 """Arithmetic on ring addresses against Python's own modulo."""
 
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module, Signal, signed
 from amaranth.sim import Simulator
 
 from trirow_hw.config import PRESETS
-from trirow_hw.modular import wrap, wrap_add
+from trirow_hw.modular import add_carry, wrap, wrap_add
 
 SMALL = range(1, 20)
 RINGS = sorted(
@@ -75,3 +75,21 @@ def test_value_narrower_than_the_ring():
     assert results == list(range(8))
     results = evaluate(lambda value: wrap(value, 128), [3], [(value,) for value in range(8)])
     assert results == list(range(8))
+
+
+@pytest.mark.parametrize("depth", [2, 3, 5, 8, 13, 16, 19])
+def test_sum_with_the_difference_known_beforehand(depth):
+    values = [(a, b, b - depth) for a in range(depth) for b in range(depth)]
+    bits = bits_of(depth)
+    results = evaluate(
+        lambda a, b, less: wrap_add(a, b, depth, less=less), [bits, bits, signed(bits + 1)], values
+    )
+    assert results == [(a + b) % depth for a, b, _ in values]
+
+
+def test_sum_with_carry():
+    values = [(a, b, c) for a in range(-8, 8) for b in range(-4, 4) for c in (0, 1)]
+    results = evaluate(
+        lambda a, b, carry: (add_carry(a, b, carry) + 16)[:6], [signed(4), signed(3), 1], values
+    )
+    assert results == [a + b + c + 16 for a, b, c in values]

@@ -12,14 +12,20 @@ from trirow_sim.stream_kit import collect, run, send
 
 DEPTHS = [1, 2, 3, 5, 8, 16]
 STALLS = [(None, None), (1, None), (None, 2), (3, 4), (5, 6)]
+KINDS = {
+    "lut_ram": {},
+    "block_ram": {"block_ram": True},
+    "registered": {"registered": True},
+    "registered block_ram": {"block_ram": True, "registered": True},
+}
 PAIR = data.StructLayout({"low": signed(5), "high": 9})
 
 
-@pytest.mark.parametrize("block_ram", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize(("i_stall", "o_stall"), STALLS)
-def test_order(depth, block_ram, i_stall, o_stall):
-    dut = Queue(8, depth=depth, block_ram=block_ram)
+def test_order(depth, kind, i_stall, o_stall):
+    dut = Queue(8, depth=depth, **KINDS[kind])
     rng = random.Random(depth)
     values = [rng.getrandbits(8) for _ in range(120)]
 
@@ -35,26 +41,26 @@ def test_order(depth, block_ram, i_stall, o_stall):
     run(dut, sender, collector)
 
 
-@pytest.mark.parametrize("block_ram", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_capacity(depth, block_ram):
-    dut = Queue(8, depth=depth, block_ram=block_ram)
+def test_capacity(depth, kind):
+    dut = Queue(8, depth=depth, **KINDS[kind])
 
     async def testbench(ctx):
         ctx.set(dut.i.valid, 1)
         taken = 0
-        for _ in range(depth + 8):
+        for _ in range(2 * depth + 8):
             _, _, ready = await ctx.tick().sample(dut.i.ready)
             taken += ready
-        assert taken == depth
+        assert taken == depth + KINDS[kind].get("registered", False)
 
     run(dut, testbench)
 
 
-@pytest.mark.parametrize("block_ram", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_latency(depth, block_ram):
-    dut = Queue(8, depth=depth, block_ram=block_ram)
+def test_latency(depth, kind):
+    dut = Queue(8, depth=depth, **KINDS[kind])
 
     async def testbench(ctx):
         await ctx.tick()
@@ -63,7 +69,8 @@ def test_latency(depth, block_ram):
         assert not ctx.get(dut.o.valid)
         await ctx.tick()
         ctx.set(dut.i.valid, 0)
-        if block_ram and depth > 1:
+        behind_ram = KINDS[kind].get("block_ram", False) and depth > 1
+        for _ in range(behind_ram + KINDS[kind].get("registered", False)):
             assert not ctx.get(dut.o.valid)
             await ctx.tick()
         assert ctx.get(dut.o.valid)
@@ -71,10 +78,10 @@ def test_latency(depth, block_ram):
     run(dut, testbench)
 
 
-@pytest.mark.parametrize("block_ram", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_throughput(depth, block_ram):
-    dut = Queue(8, depth=depth, block_ram=block_ram)
+def test_throughput(depth, kind):
+    dut = Queue(8, depth=depth, **KINDS[kind])
 
     async def sender(ctx):
         await send(ctx, dut.i, range(100))
@@ -82,13 +89,17 @@ def test_throughput(depth, block_ram):
     async def collector(ctx):
         await collect(ctx, dut.o, 100)
 
-    half = depth <= 1 + block_ram
-    assert run(dut, sender, collector) <= (202 if half else 102)
+    options = KINDS[kind]
+    turns = 2 if depth <= 1 + options.get("block_ram", False) else 1
+    latency = 2 + options.get("registered", False)
+    assert run(dut, sender, collector) <= 100 * turns + latency
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("shape", [1, 40, signed(7), PAIR, data.ArrayLayout(signed(9), 3)])
-def test_payloads(shape):
-    dut = Queue(shape, depth=2)
+def test_payloads(shape, depth, kind):
+    dut = Queue(shape, depth=depth, **KINDS[kind])
     rng = random.Random(1)
     size = len(Value.cast(dut.i.payload))
     values = [rng.getrandbits(size) for _ in range(20)]

@@ -274,36 +274,45 @@ def test_what_is_on_the_way(seed):
         await set_window(ctx, dut)
 
     async def monitor(ctx):
-        accepted, due = [], []
-        request_bits = [(r.valid & r.ready, r.payload.index) for r in dut.requests]
+        # Of each client the requests taken but not sent; client and index of the bursts sent.
+        accepted, due = [[] for _ in range(3)], []
+        requests = [
+            signal
+            for r in dut.requests
+            for signal in (r.valid & r.ready, r.payload.address, r.payload.index)
+        ]
         while True:
             _, _, *values = await ctx.tick().sample(
                 dut.axi.arvalid & dut.axi.arready,
+                dut.axi.araddr,
                 dut.axi.rvalid & dut.axi.rready & dut.axi.rlast,
                 Cat(dut.on_the_way),
                 dut.waits,
                 dut.head,
                 dut.head_index,
-                *(signal for pair in request_bits for signal in pair),
+                *requests,
             )
-            sent, ended, on_the_way, waits, head, index, *taken = values
-            # Bursts with an address on the bus are due; one more may be about to be.
-            may = due + accepted
+            sent, address, ended, on_the_way, waits, head, index, *taken = values
+            # Bursts with an address on the bus are due; others may be about to be.
             clients = {which for which, _ in due}
             for k in range(3):
                 bit = on_the_way >> k & 1
                 assert bit or k not in clients
-                assert not bit or k in {which for which, _ in may}
+                assert not bit or k in clients or accepted[k]
             assert waits or not due
-            if waits:
-                assert (head, index) == may[0]
+            if due:
+                assert (head, index) == due[0]
+            elif waits:
+                assert index == accepted[head][0][1]
             if ended:
                 due.pop(0)
             if sent:
-                due.append(accepted.pop(0))
+                # Each client's requests are sent in order.
+                (k,) = (k for k in range(3) if accepted[k] and accepted[k][0][0] == address)
+                due.append((k, accepted[k].pop(0)[1]))
             for k in range(3):
-                if taken[2 * k]:
-                    accepted.append((k, taken[2 * k + 1]))
+                if taken[3 * k]:
+                    accepted[k].append((taken[3 * k + 1], taken[3 * k + 2]))
 
     run(dut, window, *benches, background=[axi, monitor], max_cycles=30_000)
 

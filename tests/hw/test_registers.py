@@ -299,6 +299,8 @@ def test_reads_and_writes_at_the_same_time():
         for port in (bus.awvalid, bus.wvalid, bus.arvalid):
             ctx.set(port, 0)
         ctx.set(bus.rready, 1)
+        flags, _ = await host.cycle()
+        assert flags & 0b10100 == 0b00100
         flags, data = await host.cycle()
         assert flags & 0b10100 == 0b10100
         assert data == ID

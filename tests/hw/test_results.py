@@ -73,8 +73,8 @@ def test_room_for_results(columns, spec, pieces):
 
     async def testbench(ctx):
         await issuer.cycles(ctx, 240, ready=0)
-        # One column is in the register behind the queue, unless it is in pieces.
-        assert issuer.groups == (RESULT_QUEUE + (pieces == 1)) // columns
+        # Two columns are in the registers behind the queue, unless they are in pieces.
+        assert issuer.groups == (RESULT_QUEUE + 2 * (pieces == 1)) // columns
         issuer.groups = 0
         await issuer.cycles(ctx, 4 * columns, ready=1)
         await issuer.cycles(ctx, 100, ready=0)
@@ -165,6 +165,6 @@ def test_latency(spec, second, trips):
         while not issuer.taken:
             await issuer.cycles(ctx, 1, ready=1)
         # The cycle before is that of the output.
-        assert issuer.cycle - 1 == 100 + issuer.latency + trips * lookup + 1 + 6 * trips
+        assert issuer.cycle - 1 == 100 + issuer.latency + trips * lookup + 2 + 7 * trips
 
     issuer.run(testbench, seconds=10 * second)

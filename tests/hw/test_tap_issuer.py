@@ -64,7 +64,7 @@ def test_random_passes(name, slow):
 def test_stalls(side):
     """Each side in turn holds back."""
     config = CONFIGS["tiny, short"]
-    passes = random_passes(random.Random(f"stalls {side}"), config, taps=300)
+    passes = random_passes(random.Random(f"{side} holds back"), config, taps=300)
     driver = check(config, passes, seed=side, slow=(side,))
     if side != "passes":
         assert driver.idle[side]

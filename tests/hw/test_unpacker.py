@@ -1,12 +1,13 @@
 # amaranth: UnusedElaboratable=no
-"""The bytes of spans, cut out of their beats."""
+"""The wanted bytes, cut out of their beats; which bytes of the beats of a burst are wanted."""
 
 import random
 
 import pytest
 
-from trirow_hw.unpacker import Unpacker
-from trirow_sim.stream_kit import run, send, stalls
+from trirow_hw.config import BURST_BYTES
+from trirow_hw.unpacker import BeatMarker, Unpacker
+from trirow_sim.stream_kit import collect, run, send
 from trirow_sim.unit_kit import add_lines, address_beats, make_spans
 
 SIZES = [(2, 2), (4, 3), (4, 4), (8, 3), (8, 8), (4, 16), (16, 4), (64, 8)]
@@ -26,46 +27,37 @@ def random_spans(rng, bus_bytes):
 
 
 def beats_of(rng, sequences, bus_bytes):
-    """Return the beats of sequences of spans, and the bytes of the spans in them."""
+    """Return the marked beats of sequences of spans, and the bytes of the spans in them."""
     beats, inside = [], bytearray()
     for spans in sequences:
         for _, offset, count in address_beats(spans, bus_bytes):
             beat = rng.randbytes(bus_bytes)
-            beats.append(int.from_bytes(beat, "little"))
+            data = int.from_bytes(beat, "little")
+            beats.append({"data": data, "first": offset, "last": offset + count - 1})
             inside += beat[offset : offset + count]
     return beats, bytes(inside)
 
 
-def unpack(dut, sequences, beats, wants, *, spans_stall=None, i_stall=None, stall=None):
-    """Take words of the given lengths; return their bytes and the cycles simulated."""
+def unpack(dut, beats, wants, *, i_stall=None, stall=None):
+    """Ask for words of the given lengths; return their bytes and the cycles simulated."""
     taken = bytearray()
-
-    async def spans_sender(ctx):
-        await send(ctx, dut.spans, sequences, spans_stall)
 
     async def beats_sender(ctx):
         await send(ctx, dut.i, beats, i_stall)
 
-    async def taker(ctx):
-        held = stalls(stall)
-        for want in wants:
-            ctx.set(dut.want, want)
-            before = None
-            while True:
-                valid = ctx.get(dut.valid)
-                word = ctx.get(dut.data) & ((1 << 8 * want) - 1)
-                # While as many are wanted, what is there stays.
-                assert before is None or (valid and word == before)
-                before = word if valid else None
-                take = valid and not next(held)
-                ctx.set(dut.take, take)
-                await ctx.tick()
-                if take:
-                    taken.extend(word.to_bytes(want, "little"))
-                    break
-            ctx.set(dut.take, 0)
+    async def asker(ctx):
+        asked = [{"bytes": want, "tag": k % 256} for k, want in enumerate(wants)]
+        await send(ctx, dut.want, asked, stall)
 
-    cycles = run(dut, spans_sender, beats_sender, taker, max_cycles=20_000)
+    async def taker(ctx):
+        for number, want in enumerate(wants):
+            *_, word, tag = await ctx.tick().sample(dut.data, dut.tag).until(dut.valid)
+            assert tag == number % 256
+            taken.extend((word & ((1 << 8 * want) - 1)).to_bytes(want, "little"))
+        await ctx.tick()
+        assert not ctx.get(dut.valid), "more words than were asked for"
+
+    cycles = run(dut, beats_sender, asker, taker, max_cycles=20_000)
     return bytes(taken), cycles
 
 
@@ -78,26 +70,20 @@ def random_wants(rng, total, word_bytes):
 
 
 @pytest.mark.parametrize(("bus_bytes", "word_bytes"), SIZES)
-@pytest.mark.parametrize(
-    "stall_seeds",
-    [(None, None, None), (1, None, None), (None, 2, None), (None, None, 3), (4, 5, 6)],
-)
-def test_random_spans_and_words(bus_bytes, word_bytes, stall_seeds):
-    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
+@pytest.mark.parametrize(("i_stall", "stall"), [(None, None), (2, None), (None, 3), (5, 6)])
+def test_random_spans_and_words(bus_bytes, word_bytes, i_stall, stall):
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes, tag=8)
     rng = random.Random(bus_bytes * 100 + word_bytes)
     sequences = [random_spans(rng, bus_bytes) for _ in range(8)]
     beats, expected = beats_of(rng, sequences, bus_bytes)
     wants = random_wants(rng, len(expected), word_bytes)
-    spans_stall, i_stall, stall = stall_seeds
-    taken, _ = unpack(
-        dut, sequences, beats, wants, spans_stall=spans_stall, i_stall=i_stall, stall=stall
-    )
+    taken, _ = unpack(dut, beats, wants, i_stall=i_stall, stall=stall)
     assert taken == expected
 
 
 @pytest.mark.parametrize(("bus_bytes", "word_bytes"), [(2, 3), (4, 4), (8, 3)])
 def test_every_first_and_last_byte_of_the_bus(bus_bytes, word_bytes):
-    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes, tag=8)
     rng = random.Random(1)
     sequences = [
         make_spans(offset, 3 * length, span=length, gap=gap, line=2 * length, turn=turn)
@@ -107,7 +93,7 @@ def test_every_first_and_last_byte_of_the_bus(bus_bytes, word_bytes):
     ]
     beats, expected = beats_of(rng, sequences, bus_bytes)
     wants = random_wants(rng, len(expected), word_bytes)
-    taken, _ = unpack(dut, sequences, beats, wants)
+    taken, _ = unpack(dut, beats, wants)
     assert taken == expected
 
 
@@ -115,20 +101,20 @@ def test_every_first_and_last_byte_of_the_bus(bus_bytes, word_bytes):
 @pytest.mark.parametrize("offset", [0, 1])
 def test_throughput(bus_bytes, word_bytes, offset):
     """A beat and a word a cycle, whichever is the shorter."""
-    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes)
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes, tag=8)
     total = 60 * word_bytes
     spans = make_spans(offset, total)
     beats, expected = beats_of(random.Random(1), [spans], bus_bytes)
-    taken, cycles = unpack(dut, [spans], beats, [word_bytes] * 60)
+    taken, cycles = unpack(dut, beats, [word_bytes] * 60)
     assert taken == expected
-    assert cycles <= max(60, len(beats)) + 5
+    assert cycles <= max(60, len(beats)) + 14
 
 
 @pytest.mark.parametrize(("bus_bytes", "spans"), [(4, 60), (16, 60)])
 @pytest.mark.parametrize("line", [1, 2, 7])
 def test_throughput_of_short_spans(bus_bytes, spans, line):
     """A beat a cycle where every beat is a span, and some or all of them end lines."""
-    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=bus_bytes)
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=bus_bytes, tag=8)
     sequence = make_spans(
         0,
         spans * bus_bytes,
@@ -139,9 +125,9 @@ def test_throughput_of_short_spans(bus_bytes, spans, line):
     )
     beats, expected = beats_of(random.Random(1), [sequence], bus_bytes)
     assert len(beats) == spans
-    taken, cycles = unpack(dut, [sequence], beats, [bus_bytes] * spans)
+    taken, cycles = unpack(dut, beats, [bus_bytes] * spans)
     assert taken == expected
-    assert cycles <= spans + 5
+    assert cycles <= spans + 10
 
 
 @pytest.mark.parametrize(("bus_bytes", "word_bytes"), [*SIZES, (16, 3), (32, 4), (128, 2)])
@@ -157,14 +143,69 @@ def test_bytes_of_less_than_a_beat_never_wait(bus_bytes, word_bytes, span):
     spans = make_spans(0, total, span=span, gap=bus_bytes, line=2 * span, turn=2 * bus_bytes)
     beats, _ = beats_of(random.Random(1), [spans], bus_bytes)
 
-    async def spans_sender(ctx):
-        await send(ctx, dut.spans, [spans])
-
     async def beats_sender(ctx):
-        ctx.set(dut.want, word_bytes)
         await send(ctx, dut.i, beats)
 
-    run(dut, spans_sender, beats_sender, max_cycles=500)
+    run(dut, beats_sender, max_cycles=len(beats) + 1)
+
+
+@pytest.mark.parametrize(("bus_bytes", "word_bytes"), SIZES)
+def test_whole_beats_wait_at_last(bus_bytes, word_bytes):
+    """No more than ``most_beats`` are taken while no word is, and hardly less."""
+    dut = Unpacker(bus_bytes=bus_bytes, word_bytes=word_bytes, tag=8)
+    total = (dut.most_beats + 2) * bus_bytes
+    beats, _ = beats_of(random.Random(1), [make_spans(0, total)], bus_bytes)
+    taken = 0
+
+    async def counts(ctx):
+        nonlocal taken
+        ctx.set(dut.i.valid, 1)
+        for _ in range(2 * dut.most_beats + 20):
+            ctx.set(dut.i.payload, beats[min(taken, len(beats) - 1)])
+            taken += ctx.get(dut.i.ready)
+            await ctx.tick()
+
+    run(dut, counts)
+    assert dut.most_beats - 2 <= taken <= dut.most_beats
+
+
+def random_bursts(rng, bus_bytes, count):
+    """Return bursts, and for each of their beats the first and the last wanted byte."""
+    bursts, marks = [], []
+    for _ in range(count):
+        beats = rng.choice([1, 1, 2, 3, rng.randint(1, BURST_BYTES // bus_bytes)])
+        first, last = sorted(rng.choices(range(bus_bytes), k=2))
+        if beats > 1 and rng.random() < 0.5:
+            first, last = last, first
+        bursts.append({"first": first, "last": last, "beats": beats})
+        ends = [bus_bytes - 1] * (beats - 1)
+        marks += zip([first] + [0] * (beats - 1), [*ends, last], strict=True)
+    return bursts, marks
+
+
+@pytest.mark.parametrize("bus_bytes", [2, 8, 64])
+@pytest.mark.parametrize("stall_seeds", [(None, None, None), (1, 2, 3)])
+def test_marks(bus_bytes, stall_seeds):
+    dut = BeatMarker(bus_bytes=bus_bytes)
+    rng = random.Random(bus_bytes)
+    bursts, marks = random_bursts(rng, bus_bytes, 40)
+    beats = [rng.getrandbits(8 * bus_bytes) for _ in marks]
+    bursts_stall, i_stall, o_stall = stall_seeds
+
+    async def bursts_sender(ctx):
+        await send(ctx, dut.bursts, bursts, bursts_stall)
+
+    async def beats_sender(ctx):
+        await send(ctx, dut.i, beats, i_stall)
+
+    async def taker(ctx):
+        marked = await collect(ctx, dut.o, len(beats), o_stall)
+        for beat, (first, last), got in zip(beats, marks, marked, strict=True):
+            assert (got["data"], got["first"], got["last"]) == (beat, first, last)
+
+    cycles = run(dut, bursts_sender, beats_sender, taker, max_cycles=20_000)
+    if stall_seeds == (None, None, None):
+        assert cycles <= len(beats) + 5
 
 
 @pytest.mark.parametrize("value", [0, -4, 3, 12, 1024])

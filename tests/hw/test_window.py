@@ -225,9 +225,9 @@ def test_throughput(op):
             cycle += 1
 
     run(unit, testbench, max_cycles=4 * 40 + 100)
-    assert cycles[0] == 4
+    assert cycles[0] == 6
     for row in range(4):
         here = cycles[40 * row : 40 * (row + 1)]
         assert here == list(range(here[0], here[0] + 40))
         if row:
-            assert here[0] - cycles[40 * row - 1] == geometry.stride[0] + 3
+            assert here[0] - cycles[40 * row - 1] == geometry.stride[0] + 5
