@@ -79,7 +79,8 @@ def synthesise_rtlil(source: str, folder: Path, *, name: str) -> Netlist:
         Name of the top module and of the files.
     """
     tool = find_yosys()
-    (folder / f"{name}.il").write_text(_shallow_in_registers(source), encoding="utf-8")
+    source = _without_brackets(_shallow_in_registers(source))
+    (folder / f"{name}.il").write_text(source, encoding="utf-8")
     script = f"read_rtlil {name}.il\nsynth_ecp5 -top {name} -json {name}.json\n"
     (folder / f"{name}.ys").write_text(script, encoding="utf-8")
     run(tool, [f"{name}.ys"], folder, folder / f"{name}.log")
@@ -87,6 +88,16 @@ def synthesise_rtlil(source: str, folder: Path, *, name: str) -> Netlist:
     cells = json.loads(netlist.read_text())["modules"][name]["cells"].values()
     counted = Counter(cell["type"] for cell in cells if not cell["type"].startswith("$"))
     return Netlist(netlist, counted, tool)
+
+
+def _without_brackets(source: str) -> str:
+    """Rename what has an index in its name, as Amaranth calls the elements of arrays.
+
+    ABC9 names bits so, too: where the names of a bit and of an element are the same, Yosys (0.63 to
+    0.70) ends with "Assert `count_id(wire->name) == 0' failed" or another one of rtlil.cc.
+    """
+    name = r'\\[^\s"]*\[[^\s"]*'
+    return re.sub(name, lambda match: match[0].translate(str.maketrans("[]", "<>")), source)
 
 
 def _shallow_in_registers(source: str) -> str:

@@ -1,5 +1,5 @@
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -41,3 +41,27 @@ def test_two_places_are_registers(tmp_path, places, lut_rams, registers):
     assert netlist.cells["TRELLIS_FF"] == registers
     assert not any(kind.startswith("$") for kind in netlist.cells)
     assert netlist.path == tmp_path / "store.json"
+
+
+class Elements(wiring.Component):
+    """The second element of an array, and the second bit of a signal with the array's name."""
+
+    def __init__(self):
+        super().__init__({"a": In(2), "q": Out(2)})
+
+    def elaborate(self, platform):
+        m = Module()
+        wide = Signal(2, name="same")
+        element = Signal(2, name="same[1]")
+        m.d.sync += [wide.eq(self.a + element), element.eq(wide ^ self.a)]
+        m.d.comb += self.q.eq(wide & element)
+        return m
+
+
+def test_names_of_elements_are_no_names_of_bits(tmp_path):
+    try:
+        find_yosys()
+    except MissingTool as error:
+        pytest.skip(str(error))
+    assert synthesise_ecp5(Elements(), tmp_path, name="elements").cells["TRELLIS_FF"] == 4
+    assert "\\same<1>" in (tmp_path / "elements.il").read_text()
