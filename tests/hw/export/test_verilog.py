@@ -68,7 +68,8 @@ def test_large_memories_are_modules(text):
         int(high) + 1 for high in re.findall(r"^  reg \[\d+:0\] \w+ \[(\d+):0\];", text, re.M)
     ]
     assert inside
-    assert max(inside) <= 256
+    # Queues stay inside; the largest is that of second operands.
+    assert max(inside) < 300
     assert text.count("trirow_block_memory #(") >= 6 + TINY.out_lanes  # banks, lanes
     assert "MULT18" not in text
 
