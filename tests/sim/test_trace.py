@@ -313,8 +313,9 @@ def watchdog_line(engine):
         ),
         (
             150,
+            "the memory takes no read address; "
             "feature reader waits for the memory to answer a read of pass 0; "
-            "weight reader waits for its turn to read pass 0; "
+            "weight reader waits for its turn to read pass 1; "
             "array waits for features of pass 0; writer idle",
         ),
         (
@@ -337,9 +338,9 @@ def test_max_cycles():
     model = FaultyMemory(make_memory("ddr", storage, TINY.bus_bytes), stop_at=200)
     text = (
         "the run did not end within 320 cycles: "
-        "feature reader waits for its turn to read pass 0; "
+        "feature reader waits for its turn to read pass 1; "
         "weight reader waits for the memory to answer a read of pass 0; "
-        "array waits for weights of pass 0; writer idle"
+        "array waits for features of pass 0; writer idle"
     )
     with pytest.raises(TimeoutError, match=f"^{text}$"):
         PysimEngine(TINY, model).run([job], max_cycles=320)
