@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from amaranth.hdl import ClockSignal, Instance, Module, Signal, Value
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from .multiplier import is_ecp5
 
-__all__ = ["BlockMemory", "BlockQueue"]
+__all__ = ["BLOCK_MEMORY_CELL", "BLOCK_MEMORY_SOURCE", "BlockMemory", "BlockQueue"]
+
+#: Name of the memory as a module of Verilog, and its source.
+BLOCK_MEMORY_CELL = "trirow_block_memory"
+BLOCK_MEMORY_SOURCE = Path(__file__).with_suffix(".v")
 
 
 class BlockMemory(wiring.Component):

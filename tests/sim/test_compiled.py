@@ -14,7 +14,8 @@ from trirow_hw.errors import ErrorCode, Unit
 from trirow_sim.axi import AxiViolation
 from trirow_sim.case import random_layer
 from trirow_sim.compiled import CompiledEngine, ToolchainError, build_library, is_built, toolchain
-from trirow_sim.compiled.build import LIBRARY, library_key
+from trirow_sim.compiled.build import library_key
+from trirow_sim.compiled.library import LIBRARY
 from trirow_sim.engines import choose_engine
 from trirow_sim.job import Job
 from trirow_sim.memory import MEMORY_MODELS, Memory, make_memory

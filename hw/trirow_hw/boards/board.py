@@ -73,22 +73,24 @@ class Board:
 
 #: What 24 thousand LUTs cost: a bus as wide as the memory is.
 _25F = {"bus_bytes": 2}
-_ULX3S_CHIPS = ("IS42S16160G-7", "AS4C32M16SB-7")
-_ULX3S_LOADER = ("--board", "ulx3s")
+#: What all sizes of the ULX3S have.
+_ULX3S: dict[str, Any] = {
+    "family": "ecp5",
+    "package": "CABGA381",
+    "speed": "6",
+    "oscillator_mhz": 25,
+    "chips": ("IS42S16160G-7", "AS4C32M16SB-7"),
+    "loader": ("--board", "ulx3s"),
+}
 
 _BOARDS = [
     Board(
         "ulx3s-85f",
         preset="ecp5-85f",
-        family="ecp5",
         device="LFE5U-85F",
-        package="CABGA381",
-        speed="6",
-        oscillator_mhz=25,
         clock_mhz=100,
-        chips=_ULX3S_CHIPS,
         platform="ulx3s.ULX3S_85F_Platform",
-        loader=_ULX3S_LOADER,
+        **_ULX3S,
         note="also with 64 MB: --sdram AS4C32M16SB-7",
     ),
     Board(
@@ -101,29 +103,19 @@ _BOARDS = [
             "line_buffer_bytes": 48 * 1024,
             "weight_buffer_bytes": 64 * 1024,
         },
-        family="ecp5",
         device="LFE5U-45F",
-        package="CABGA381",
-        speed="6",
-        oscillator_mhz=25,
         clock_mhz=85,
-        chips=_ULX3S_CHIPS,
         platform="ulx3s.ULX3S_45F_Platform",
-        loader=_ULX3S_LOADER,
+        **_ULX3S,
     ),
     Board(
         "ulx3s-25f",
         preset="ecp5-25f",
         settings=_25F,
-        family="ecp5",
         device="LFE5U-25F",
-        package="CABGA381",
-        speed="6",
-        oscillator_mhz=25,
         clock_mhz=80,
-        chips=_ULX3S_CHIPS,
         platform="ulx3s.ULX3S_25F_Platform",
-        loader=_ULX3S_LOADER,
+        **_ULX3S,
     ),
     Board(
         "icesugar-pro",

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from amaranth.back import verilog
 from amaranth.hdl import ClockDomain, Module, Signal
 
 from ..accelerator import Accelerator
+from ..block_memory import BLOCK_MEMORY_CELL, BLOCK_MEMORY_SOURCE
 from ..config import Config
 
 __all__ = ["TIED", "TOP", "UNUSED", "core_verilog"]
@@ -27,13 +26,11 @@ TIED = {
 #: Inputs of the memory bus that nothing looks at, and their widths.
 UNUSED = {"bid": 1, "rid": 1}
 
-_BLOCK_MEMORY = Path(__file__).with_name("block_memory.v")
-
 
 class _AnyDevice:
     """No device in particular; memories become a module, for Verilog lists a memory's contents."""
 
-    block_memory_cell = "trirow_block_memory"
+    block_memory_cell = BLOCK_MEMORY_CELL
 
 
 def core_verilog(config: Config) -> str:
@@ -79,7 +76,7 @@ def core_verilog(config: Config) -> str:
         emit_src=False,
         strip_internal_attrs=True,
     )
-    return text + _BLOCK_MEMORY.read_text(encoding="utf-8")
+    return text + BLOCK_MEMORY_SOURCE.read_text(encoding="utf-8")
 
 
 def _vivado_attributes() -> dict[str, dict[str, str]]:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import trirow_hw
+from trirow_hw.block_memory import BLOCK_MEMORY_SOURCE
 from trirow_hw.boards.top import BAUD, BoardTop
 from trirow_hw.bridge.uart import BitRate
 from trirow_hw.config import Config
 from trirow_hw.sdram.chips import SdramChip
 from trirow_sim import compiled
 from trirow_sim.board.gateware import board_verilog
-from trirow_sim.compiled.build import LIBRARY, cache_folder, library_key, locked, run_tool
-from trirow_sim.compiled.gateware import BLOCK_MEMORY, TOP
+from trirow_sim.compiled.build import library_key
+from trirow_sim.compiled.gateware import TOP
+from trirow_sim.compiled.library import LIBRARY, LibraryBuild, cache_folder, made, silent
 from trirow_sim.compiled.toolchain import Toolchain, find_toolchain
 
 __all__ = ["STARTUP_US", "BoardDesign", "build_board"]
@@ -31,11 +29,9 @@ STARTUP_US = 1.0
 _HERE = Path(__file__).parent
 #: Besides the core: what the design consists of, and what stands around it.
 _SOURCES = ("bridge/*.py", "sdram/*.py", "boards/top.py")
-_OWN = ("gateware.py", "harness.cpp", "uart.hpp")
-_CXX_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-DVL_IGNORE_UNKNOWN_ARCH")
-_VERILATOR_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "-Wno-fatal", "--no-assert")
-#: Lines of generated C++ a file, so that all cores have something to compile.
-_SPLIT = 12_000
+_OWN = ("build.py", "gateware.py", "harness.cpp", "uart.hpp")
+#: The model of the chip is beside the compiled engine's harness.
+_RECIPE = LibraryBuild(TOP, _HERE / "harness.cpp", include=(Path(compiled.__file__).parent,))
 
 
 @dataclass(frozen=True)
@@ -88,22 +84,14 @@ def build_board(design: BoardDesign, progress: Callable[[str], None] | None = No
     """
     toolchain = find_toolchain()
     folder = cache_folder() / f"{_key(design, toolchain)}-board"
-    library = folder / LIBRARY
-    if library.exists():
-        return library
-    with locked(folder):
-        if library.exists():
-            return library
-        for left_behind in folder.parent.glob(f"{folder.name}.*.part"):
-            shutil.rmtree(left_behind, ignore_errors=True)
-        part = Path(tempfile.mkdtemp(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent))
-        try:
-            _build(design, toolchain, part, progress or (lambda step: None))
-            os.rename(part, folder)
-        except BaseException:
-            shutil.rmtree(part, ignore_errors=True)
-            raise
-    return library
+    progress = progress or silent
+    with made(folder) as part:
+        if part is not None:
+            progress("elaborating")
+            source = part / f"{TOP}.v"
+            source.write_text(board_verilog(design.top()))
+            _RECIPE.run(toolchain, [source, BLOCK_MEMORY_SOURCE], part, progress)
+    return folder / LIBRARY
 
 
 def _key(design: BoardDesign, toolchain: Toolchain) -> str:
@@ -114,43 +102,5 @@ def _key(design: BoardDesign, toolchain: Toolchain) -> str:
     for path in (*sources, *(_HERE / name for name in _OWN)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     rest = [asdict(design.chip), design.clock_hz, design.baud, design.startup_us]
-    rest += [_CXX_FLAGS, _VERILATOR_FLAGS]
     digest.update(json.dumps(rest, sort_keys=True).encode())
     return digest.hexdigest()[:32]
-
-
-def _build(
-    design: BoardDesign, toolchain: Toolchain, folder: Path, progress: Callable[[str], None]
-) -> None:
-    progress("elaborating")
-    source, generated = folder / f"{TOP}.v", folder / "cpp"
-    source.write_text(board_verilog(design.top()))
-
-    progress("translating to C++")
-    command = [str(toolchain.verilator), "--cc", str(source), str(BLOCK_MEMORY)]
-    command += ["--top-module", TOP, "-Mdir", str(generated), "--output-split", str(_SPLIT)]
-    run_tool(
-        [*command, *_VERILATOR_FLAGS], env=os.environ | {"VERILATOR_ROOT": str(toolchain.root)}
-    )
-
-    progress("compiling")
-    include = toolchain.root / "include"
-    runtime = [include / name for name in ("verilated.cpp", "verilated_threads.cpp")]
-    files = [*generated.glob("*.cpp"), *runtime, _HERE / "harness.cpp"]
-    headers = [generated, include, include / "vltstd", Path(compiled.__file__).parent]
-    flags = [*_CXX_FLAGS, *(f"-I{path}" for path in headers)]
-
-    def compile_one(path: Path) -> Path:
-        target = folder / f"{path.stem}.o"
-        run_tool([*toolchain.compiler, *flags, "-c", str(path), "-o", str(target)])
-        return target
-
-    # Large files first, so that no core idles at the end.
-    files.sort(key=lambda path: -path.stat().st_size)
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        objects = list(pool.map(compile_one, files))
-    link = ["-shared", "-o", str(folder / LIBRARY), *map(str, objects), "-pthread"]
-    run_tool([*toolchain.compiler, *link])
-    shutil.rmtree(generated)
-    for path in (*objects, source):
-        path.unlink()

@@ -7,6 +7,7 @@ from typing import Any
 from amaranth.back import verilog
 from amaranth.hdl import ClockDomain, ClockSignal, Module, Signal
 
+from trirow_hw.block_memory import BLOCK_MEMORY_CELL
 from trirow_hw.boards.top import BoardTop
 from trirow_hw.requantise import Requantiser
 from trirow_sim.compiled.gateware import TOP
@@ -18,7 +19,7 @@ __all__ = ["board_verilog"]
 class _CompiledPlatform:
     """Memories become a cell: Verilog would list the first value of each of their words."""
 
-    block_memory_cell = "trirow_block_memory"
+    block_memory_cell = BLOCK_MEMORY_CELL
     simulates = True
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from amaranth.back import verilog
@@ -10,6 +9,7 @@ from amaranth.hdl import ClockDomain, ClockSignal, Module, Signal
 from amaranth.lib.wiring import In
 
 from trirow_hw.accelerator import Accelerator
+from trirow_hw.block_memory import BLOCK_MEMORY_CELL
 from trirow_hw.config import Config
 from trirow_hw.requantise import Requantiser
 from trirow_sim.compiled.gating import gate_pipelines
@@ -21,18 +21,16 @@ from trirow_sim.probe import (
     track_values,
 )
 
-__all__ = ["BLOCK_MEMORY", "TOP", "accelerator_verilog"]
+__all__ = ["TOP", "accelerator_verilog"]
 
 #: Name of the top module.
 TOP = "trirow"
-#: Source of the memories' cell.
-BLOCK_MEMORY = Path(__file__).with_name("block_memory.v")
 
 
 class _CompiledPlatform:
     """Memories become a cell: Verilog would list the first value of each of their words."""
 
-    block_memory_cell = "trirow_block_memory"
+    block_memory_cell = BLOCK_MEMORY_CELL
     simulates = True
 
 

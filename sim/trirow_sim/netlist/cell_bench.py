@@ -12,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from trirow_sim.compiled.build import cache_folder, run_tool
+from trirow_sim.compiled.library import cache_folder, made, run_tool
 from trirow_sim.compiled.toolchain import Toolchain, find_toolchain
-from trirow_sim.netlist.build import _made
 
 __all__ = ["Cell", "CellBench"]
 
@@ -175,7 +174,7 @@ def _runtime(toolchain: Toolchain) -> list[Path]:
     key = hashlib.sha256(repr((toolchain, _FLAGS)).encode()).hexdigest()[:32]
     folder = cache_folder() / f"{key}-runtime"
     names = ("verilated", "verilated_threads")
-    with _made(folder, f"{names[-1]}.o") as part:
+    with made(folder, f"{names[-1]}.o") as part:
         if part is not None:
             for name in names:
                 command = [*toolchain.compiler, *_FLAGS, f"-I{include}"]
