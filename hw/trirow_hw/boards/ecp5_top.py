@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from amaranth.build.res import ResourceError
-from amaranth.hdl import ClockDomain, ClockSignal, Elaboratable, Module, Signal
+from amaranth.hdl import ClockDomain, ClockSignal, Elaboratable, Instance, Module, Signal
 from amaranth.lib import io
-from amaranth.lib.cdc import ResetSynchronizer
 
 from ..config import Config
 from ..sdram.chips import SdramChip
@@ -38,10 +37,13 @@ _SDRAM_OUTPUTS = {
 class Ecp5Top(Elaboratable):
     """A `BoardTop` behind the pins of a platform.
 
-    A PLL makes ``sync`` of the board's oscillator; reset ends when it is locked. The SDRAM's clock
-    is the inverse of ``sync``, made by a register of both edges (ODDRX1F) in its pad, so that it
-    leaves the device as late as what the registers in the other pads give; there the flow puts the
-    controller's (`trirow_hw.synthesis.pad_registers`).
+    A PLL makes ``sync`` of the board's oscillator. There is no reset, which would have to reach
+    every corner of the device in a cycle: registers have their initial values from the bitstream,
+    and the clock stands still (DCCA) until the PLL is locked.
+
+    The SDRAM's clock is the inverse of ``sync``, made by a register of both edges (ODDRX1F) in its
+    pad, so that it leaves the device as late as what the registers in the other pads give; there
+    the flow puts the controller's (`trirow_hw.synthesis.pad_registers`).
 
     The controller takes the chip's data one and a half cycles after the edge at which the chip
     begins to drive them. At a slow clock the chip has let go of them by then: below `FALLING_MHZ`
@@ -73,9 +75,11 @@ class Ecp5Top(Elaboratable):
             "i", platform.request(platform.default_clk, dir="-")
         )
         m.submodules.pll = pll = Pll(dividers=self._dividers)
-        m.domains.sync = ClockDomain()
-        m.d.comb += [pll.i.eq(pin.i), ClockSignal().eq(pll.o)]
-        m.submodules.reset = ResetSynchronizer(~pll.locked, domain="sync")
+        m.domains.sync = ClockDomain(reset_less=True)
+        m.d.comb += pll.i.eq(pin.i)
+        m.submodules.clock_gate = Instance(
+            "DCCA", i_CLKI=pll.o, i_CE=pll.locked, o_CLKO=ClockSignal()
+        )
 
     def _elaborate_uart(self, m, platform):
         uart = platform.request("uart", 0, dir="-")

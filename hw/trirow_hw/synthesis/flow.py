@@ -17,6 +17,7 @@ from ..sdram.controller import check_parameters
 from .devices import DEVICES, Device, Usage, netlist_usage
 from .nextpnr import Routed, route_ecp5
 from .pad_registers import mark_pad_registers
+from .resets import spread_resets
 from .tools import Tool, find_ecppack, find_loader, find_nextpnr, find_yosys, run
 from .yosys import Netlist, synthesise_rtlil
 
@@ -157,7 +158,7 @@ class BoardBuild:
         return netlist_usage(self.netlist.cells if self.netlist else {}, self.device)
 
     def synthesise(self) -> None:
-        """Run Yosys, and choose the registers that go into pads.
+        """Run Yosys, copy what resets many units, and choose the registers that go into pads.
 
         Raises
         ------
@@ -166,7 +167,9 @@ class BoardBuild:
         self.netlist = synthesise_rtlil(self.design.rtlil, self.folder, name=_NAME)
         self.tools.append(self.netlist.tool)
         content = json.loads(self.netlist.path.read_text(encoding="utf-8"))
-        self.pads = mark_pad_registers(content["modules"][_NAME])
+        module = content["modules"][_NAME]
+        spread_resets(module)
+        self.pads = mark_pad_registers(module, "sdram")
         self.netlist.path.write_text(json.dumps(content), encoding="utf-8")
 
     def route(self, seed: int) -> None:

@@ -18,12 +18,12 @@ __all__ = ["mark_pad_registers"]
 _PORTS = {"output": "I", "tristate": "T", "input": "O"}
 
 
-def mark_pad_registers(module: dict) -> Counter[str]:
-    """Mark every register that has a pad to itself, so that nextpnr puts it there.
+def mark_pad_registers(module: dict, prefix: str = "") -> Counter[str]:
+    """Mark every register behind a pad, so that nextpnr puts it there.
 
-    An output register must drive nothing but its pad, and an input nothing but its register. A
-    register that enables the outputs of many pads, with an inverter between as pads are *disabled*
-    by a one, is copied: each pad gets a register of the inverted enable.
+    An output register that drives other things as well is copied. An input must drive nothing but
+    its register. A register that enables the outputs of many pads, with an inverter between as pads
+    are *disabled* by a one, is copied: each pad gets a register of the inverted enable.
 
     Registers of one pad share clock and reset, those of its output and its enable also the clock
     enable. One that cannot agree with the others stays where it is, as does one of the falling edge
@@ -33,6 +33,8 @@ def mark_pad_registers(module: dict) -> Counter[str]:
     ----------
     module : dict
         Flat module of a JSON netlist of Yosys; is changed.
+    prefix : str
+        Only pads whose cell's name begins so.
 
     Returns
     -------
@@ -42,7 +44,7 @@ def mark_pad_registers(module: dict) -> Counter[str]:
     netlist = _Netlist(module)
     marked: Counter[str] = Counter()
     for name, cell in list(module["cells"].items()):
-        if cell["type"] != "TRELLIS_IO":
+        if cell["type"] != "TRELLIS_IO" or not name.startswith(prefix):
             continue
         inside: dict[str, dict] = {}
         for direction, port in _PORTS.items():
@@ -90,14 +92,23 @@ class _Netlist:
         )
 
     def register(self, pad: str, port: str, direction: str) -> dict | None:
-        """Return the register of a pad, which has no other use, or None."""
+        """Return the register of a pad, a copy if it has other uses, or None."""
         (bit,) = self._module["cells"][pad]["connections"][port]
         if direction == "input":
             return self._by_input.get(bit) if self._readers[bit] == 1 else None
         register = self._driver.get(bit)
-        if register is not None and _is_register(register) and self._readers[bit] == 1:
-            return register
+        if register is not None and _is_register(register):
+            return register if self._readers[bit] == 1 else self._copy(pad, port, bit, register)
         return self._inverted_copy(pad, port, bit) if direction == "tristate" else None
+
+    def _copy(self, pad: str, port: str, bit: object, register: dict) -> dict:
+        """Give a pad a copy of a register."""
+        own = copy.deepcopy(register)
+        own["connections"]["Q"] = [self._new_bit()]
+        self._module["cells"][f"{pad}${port}"] = own
+        self._module["cells"][pad]["connections"][port] = own["connections"]["Q"]
+        self._readers[bit] -= 1
+        return own
 
     def _inverted_copy(self, pad: str, port: str, bit: object) -> dict | None:
         """Give a pad whose port is the inverse of a register one of its own, already inverted."""

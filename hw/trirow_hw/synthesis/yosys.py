@@ -10,6 +10,7 @@ from pathlib import Path
 
 from amaranth.back import rtlil
 
+from .block_registers import move_into_blocks
 from .tools import Tool, find_yosys, run
 
 __all__ = ["BLOCK_RAM_BITS", "Ecp5Device", "Netlist", "synthesise_ecp5", "synthesise_rtlil"]
@@ -45,7 +46,7 @@ class Netlist:
 
 
 def synthesise_ecp5(component, folder: Path, *, name: str = "top") -> Netlist:
-    """Run ``synth_ecp5`` on a component, flattened.
+    """Run ``synth_ecp5`` on a component, flattened; then `move_into_blocks`.
 
     Parameters
     ----------
@@ -85,7 +86,10 @@ def synthesise_rtlil(source: str, folder: Path, *, name: str) -> Netlist:
     (folder / f"{name}.ys").write_text(script, encoding="utf-8")
     run(tool, [f"{name}.ys"], folder, folder / f"{name}.log")
     netlist = folder / f"{name}.json"
-    cells = json.loads(netlist.read_text())["modules"][name]["cells"].values()
+    content = json.loads(netlist.read_text(encoding="utf-8"))
+    move_into_blocks(content["modules"][name])
+    netlist.write_text(json.dumps(content), encoding="utf-8")
+    cells = content["modules"][name]["cells"].values()
     counted = Counter(cell["type"] for cell in cells if not cell["type"].startswith("$"))
     return Netlist(netlist, counted, tool)
 

@@ -134,7 +134,10 @@ def test_clock_of_the_memory_is_the_inverse(netlists):
     assert cell["connections"]["D0"] == ["0"]
     assert cell["connections"]["D1"] == ["1"]
     (pll,) = [c for c in module["cells"].values() if c["type"] == "EHXPLLL"]
-    assert cell["connections"]["SCLK"] == pll["connections"]["CLKOS"]
+    (gate,) = [c for c in module["cells"].values() if c["type"] == "DCCA"]
+    assert cell["connections"]["SCLK"] == gate["connections"]["CLKO"]
+    assert gate["connections"]["CLKI"] == pll["connections"]["CLKOS"]
+    assert gate["connections"]["CE"] == pll["connections"]["LOCK"]
     parameters = {name: int(pll["parameters"][name], 2) for name in ("CLKI_DIV", "CLKOS_DIV")}
     assert parameters == {
         "CLKI_DIV": design.dividers.reference,

@@ -58,9 +58,23 @@ def test_output_and_input():
         {"second": cell("TRELLIS_IO", I=11, B=21)},
     ],
 )
-def test_shared_output_stays(extra):
+def test_shared_output_is_copied(extra):
     design = module(out=register(10, 11), pad=cell("TRELLIS_IO", I=11, B=PIN), **extra)
-    assert mark_pad_registers(design) == {}
+    readers = sum(entry["type"] == "TRELLIS_IO" for entry in design["cells"].values())
+    assert mark_pad_registers(design) == {"output": readers}
+    cells = design["cells"]
+    for name in marks(design):
+        assert cells[name]["connections"]["DI"] == [10]
+    outputs = [entry["connections"].get("Q", [0])[0] for entry in cells.values()]
+    for pad in (entry for entry in cells.values() if entry["type"] == "TRELLIS_IO"):
+        assert outputs.count(pad["connections"]["I"][0]) == 1
+    if "reader" in cells:
+        assert cells["reader"]["connections"]["A"] == cells["out"]["connections"]["Q"]
+
+
+def test_other_pads_stay():
+    design = module(out=register(10, 11), led=cell("TRELLIS_IO", I=11, B=PIN))
+    assert mark_pad_registers(design, "sdram") == {}
     assert marks(design) == {}
 
 
