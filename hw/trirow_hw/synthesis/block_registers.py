@@ -7,9 +7,11 @@ with a register in the block instead of the fabric the way to the fabric has a c
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+from .connections import Connections, enable, is_register, reset, rises
 
 __all__ = ["move_into_blocks"]
 
@@ -57,27 +59,14 @@ class _Register:
     enable: object | None
 
 
-class _Netlist:
-    """A module with its registers, and what reads each bit."""
+class _Netlist(Connections):
+    """A module with its registers."""
 
     def __init__(self, module: dict):
-        self.cells = module["cells"]
-        self.readers: dict[object, list[tuple[str, str]]] = defaultdict(list)
-        self.behind: dict[object, _Register] = {}
-        self.by_output: dict[object, _Register] = {}
-        for name, cell in self.cells.items():
-            for port, bits in cell["connections"].items():
-                if cell["port_directions"][port] == "input":
-                    for bit in bits:
-                        self.readers[bit].append((name, port))
-            register = _register(name, cell)
-            if register is not None:
-                self.behind[register.data] = register
-                self.by_output[register.output] = register
-        for name, port in module["ports"].items():
-            if port["direction"] != "input":
-                for bit in port["bits"]:
-                    self.readers[bit].append((name, ""))
+        super().__init__(module)
+        found = [_register(name, cell) for name, cell in self.cells.items()]
+        self.behind = {register.data: register for register in found if register}
+        self.by_output = {register.output: register for register in found if register}
 
     def registers_behind(self, cell: Mapping, ports: Iterable[str]) -> dict[str, _Register] | None:
         """Return the register behind each output that is used, or None if one has none."""
@@ -101,21 +90,13 @@ class _Netlist:
 
 def _register(name: str, cell: Mapping) -> _Register | None:
     """Return a cell as a register if it is one that a block can be given."""
-    if cell["type"] != "TRELLIS_FF":
+    if not is_register(cell) or not rises(cell) or reset(cell) is not None:
         return None
-    parameters, connections = cell["parameters"], cell["connections"]
-    rises = parameters.get("CLKMUX", "CLK") == "CLK"
-    reset = connections.get("LSR", ["0"])[0] not in _CONSTANT
-    kind = parameters.get("CEMUX", "CE").strip()
-    if not rises or reset or parameters.get("REGSET", "RESET") != "RESET" or kind == "INV":
+    kind, by = enable(cell) or ("CE", None)
+    if kind == "INV" or cell["parameters"].get("REGSET", "RESET") != "RESET":
         return None
-    return _Register(
-        name,
-        connections["DI"][0],
-        connections["Q"][0],
-        connections["CLK"][0],
-        None if kind == "1" else connections["CE"][0],
-    )
+    data, output, clock = (cell["connections"][port][0] for port in ("DI", "Q", "CLK"))
+    return _Register(name, data, output, clock, by)
 
 
 def _number(cell: Mapping, parameter: str) -> int:
@@ -136,13 +117,14 @@ def _move_behind_memory(netlist: _Netlist, cell: dict, letters: str, port: str) 
     registers = netlist.registers_behind(cell, outputs)
     if registers is None:
         return 0
-    (clock, enable), *_ = {(r.clock, r.enable) for r in registers.values()}
-    rises = cell["parameters"].get(f"CLK{port}MUX", f"CLK{port}") == f"CLK{port}"
-    if not rises or cell["connections"][f"CLK{port}"] != [clock]:
+    any_register = next(iter(registers.values()))
+    clock, enabled_by = any_register.clock, any_register.enable
+    same_edge = cell["parameters"].get(f"CLK{port}MUX", f"CLK{port}") == f"CLK{port}"
+    if not same_edge or cell["connections"][f"CLK{port}"] != [clock]:
         return 0
     for letter in letters:
         cell["parameters"][f"REGMODE_{letter}"] = "OUTREG"
-        cell["connections"][f"OCE{letter}"] = ["1" if enable is None else enable]
+        cell["connections"][f"OCE{letter}"] = ["1" if enabled_by is None else enabled_by]
         cell["port_directions"][f"OCE{letter}"] = "input"
     netlist.take_over(cell, registers)
     return len(registers)
@@ -167,8 +149,9 @@ def _move_behind_multiplier(netlist: _Netlist, cell: dict) -> int:
     registers = netlist.registers_behind(cell, [f"P{k}" for k in range(36)])
     if registers is None or _has_register(cell, "OUTPUT"):
         return 0
-    (clock, enable), *_ = {(r.clock, r.enable) for r in registers.values()}
-    if enable is not None or not _give_register(cell, "OUTPUT", clock):
+    any_register = next(iter(registers.values()))
+    clock, enabled_by = any_register.clock, any_register.enable
+    if enabled_by is not None or not _give_register(cell, "OUTPUT", clock):
         return 0
     netlist.take_over(cell, registers)
     return len(registers)
@@ -196,7 +179,7 @@ def _move_in_front(netlist: _Netlist) -> int:
         if any(r is None or r.enable is not None or r.name not in netlist.cells for r in registers):
             return False
         readers = {reader for r in registers if r for reader in netlist.readers[r.output]}
-        return all((n, port[0]) in factors for n, port in readers)
+        return all((reader.cell, reader.port[:1]) in factors for reader in readers)
 
     while stay := {factor for factor in factors if not can_be_moved(*factor)}:
         factors -= stay

@@ -12,6 +12,8 @@ import copy
 from collections import Counter
 from collections.abc import Mapping
 
+from .connections import Connections, enable, is_register, reset, rises
+
 __all__ = ["mark_pad_registers"]
 
 #: Ports of a pad at the fabric's side: data out, output disabled, data in.
@@ -51,7 +53,7 @@ def mark_pad_registers(module: dict, prefix: str = "") -> Counter[str]:
             register = None
             if port in cell["connections"]:
                 register = netlist.register(name, port, direction)
-            if register is None or not (direction == "input" or _rises(register)):
+            if register is None or not (direction == "input" or rises(register)):
                 continue
             if _agrees(register, direction, inside):
                 inside[direction] = register
@@ -65,89 +67,58 @@ def mark_pad_registers(module: dict, prefix: str = "") -> Counter[str]:
 
 
 class _Netlist:
-    """A module with what drives and what reads each bit."""
+    """A module whose pads are given registers."""
 
     def __init__(self, module: dict):
-        self._module = module
-        self._readers: Counter[object] = Counter()
-        self._driver: dict[object, dict] = {}
-        self._by_input: dict[object, dict] = {}
+        self._connections = Connections(module)
+        self._cells = self._connections.cells
+        self._readers = Counter({b: len(r) for b, r in self._connections.readers.items()})
+        self._by_input = {
+            c["connections"]["DI"][0]: c for c in self._cells.values() if is_register(c)
+        }
         self._inverters: dict[object, int] = {}
-        for cell in module["cells"].values():
-            for port, bits in cell["connections"].items():
-                if cell["port_directions"][port] == "output":
-                    self._driver.update(dict.fromkeys(bits, cell))
-                else:
-                    self._readers.update(bits)
-            if _is_register(cell):
-                self._by_input[cell["connections"]["DI"][0]] = cell
-        for port in module["ports"].values():
-            self._readers.update(port["bits"] if port["direction"] == "output" else [])
-        self._free = 1 + max(
-            bit
-            for cell in module["cells"].values()
-            for bits in cell["connections"].values()
-            for bit in bits
-            if isinstance(bit, int)
-        )
 
     def register(self, pad: str, port: str, direction: str) -> dict | None:
         """Return the register of a pad, a copy if it has other uses, or None."""
-        (bit,) = self._module["cells"][pad]["connections"][port]
+        (bit,) = self._cells[pad]["connections"][port]
         if direction == "input":
             return self._by_input.get(bit) if self._readers[bit] == 1 else None
-        register = self._driver.get(bit)
-        if register is not None and _is_register(register):
-            return register if self._readers[bit] == 1 else self._copy(pad, port, bit, register)
+        register = self._connections.driver.get(bit)
+        if register is not None and is_register(register):
+            if self._readers[bit] == 1:
+                return register
+            self._readers[bit] -= 1
+            return self._copy(pad, port, register)
         return self._inverted_copy(pad, port, bit) if direction == "tristate" else None
 
-    def _copy(self, pad: str, port: str, bit: object, register: dict) -> dict:
+    def _copy(self, pad: str, port: str, register: dict) -> dict:
         """Give a pad a copy of a register."""
-        own = copy.deepcopy(register)
-        own["connections"]["Q"] = [self._new_bit()]
-        self._module["cells"][f"{pad}${port}"] = own
-        self._module["cells"][pad]["connections"][port] = own["connections"]["Q"]
-        self._readers[bit] -= 1
+        own = self._connections.copy_register(register, f"{pad}${port}")
+        self._cells[pad]["connections"][port] = own["connections"]["Q"]
         return own
 
     def _inverted_copy(self, pad: str, port: str, bit: object) -> dict | None:
         """Give a pad whose port is the inverse of a register one of its own, already inverted."""
-        inverter = self._driver.get(bit)
+        inverter = self._connections.driver.get(bit)
         source = _inverted(inverter) if inverter is not None else None
-        register = self._driver.get(source)
-        if register is None or not _is_register(register):
+        register = self._connections.driver.get(source)
+        if register is None or not is_register(register):
             return None
-        cells = self._module["cells"]
         data = register["connections"]["DI"][0]
         if data not in self._inverters:
-            self._inverters[data] = self._new_bit()
-            cells[f"{pad}$inverter"] = {
+            self._inverters[data] = self._connections.new_bit()
+            self._cells[f"{pad}$inverter"] = {
                 **copy.deepcopy(inverter),
                 "connections": {
                     name: [self._inverters[data]] if name == "Z" else [data if b == source else b]
                     for name, (b,) in inverter["connections"].items()
                 },
             }
-        own = copy.deepcopy(register)
+        own = self._copy(pad, port, register)
         opposite = {"RESET": "SET", "SET": "RESET"}
         own["parameters"]["REGSET"] = opposite[own["parameters"].get("REGSET", "RESET")]
         own["connections"]["DI"] = [self._inverters[data]]
-        own["connections"]["Q"] = [self._new_bit()]
-        cells[f"{pad}${port}"] = own
-        cells[pad]["connections"][port] = own["connections"]["Q"]
         return own
-
-    def _new_bit(self) -> int:
-        self._free += 1
-        return self._free - 1
-
-
-def _is_register(cell: Mapping) -> bool:
-    return cell["type"] == "TRELLIS_FF"
-
-
-def _rises(register: Mapping) -> bool:
-    return register["parameters"].get("CLKMUX", "CLK") == "CLK"
 
 
 def _inverted(cell: Mapping) -> object | None:
@@ -169,23 +140,13 @@ def _inverted(cell: Mapping) -> object | None:
     return signals.pop() if (output(False), output(True)) == (1, 0) else None
 
 
-def _reset(register: Mapping) -> object | None:
-    (bit,) = register["connections"].get("LSR", ["0"])
-    return bit if isinstance(bit, int) else None
-
-
-def _enable(register: Mapping) -> tuple | None:
-    kind = register["parameters"].get("CEMUX", "CE").strip()
-    return None if kind == "1" else (kind, *register["connections"]["CE"])
-
-
 def _agrees(register: Mapping, direction: str, inside: Mapping[str, Mapping]) -> bool:
     """Tell whether a register can be in a pad that others are in."""
     for other_direction, other in inside.items():
         if register["connections"]["CLK"] != other["connections"]["CLK"]:
             return False
-        resets = {_reset(register), _reset(other)} - {None}
-        enables = {_enable(register), _enable(other)}
+        resets = {reset(register), reset(other)} - {None}
+        enables = {enable(register), enable(other)}
         if "input" in (direction, other_direction):
             enables -= {None}  # has an "always" of its own
         if len(resets) > 1 or len(enables) > 1:
@@ -195,7 +156,7 @@ def _agrees(register: Mapping, direction: str, inside: Mapping[str, Mapping]) ->
 
 def _share_reset(inside: Mapping[str, dict]) -> None:
     """Give registers of a pad that have no reset the form that nextpnr accepts beside one."""
-    resets = {d: r for d, r in inside.items() if _reset(r) is not None}
+    resets = {d: r for d, r in inside.items() if reset(r) is not None}
     for direction, register in inside.items():
         if direction in resets:
             continue
@@ -207,5 +168,5 @@ def _share_reset(inside: Mapping[str, dict]) -> None:
         register["connections"].pop("LSR", None)
         register["port_directions"].pop("LSR", None)
         if resets:
-            (reset, *_) = resets.values()
-            register["parameters"]["SRMODE"] = reset["parameters"].get("SRMODE", "ASYNC")
+            (other, *_) = resets.values()
+            register["parameters"]["SRMODE"] = other["parameters"].get("SRMODE", "ASYNC")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from collections import defaultdict
+
+from .connections import Connections, is_register
 
 __all__ = ["spread_resets"]
 
@@ -32,33 +33,22 @@ def spread_resets(module: dict) -> int:
     int
         Copies that were made.
     """
-    cells = module["cells"]
-    readers = defaultdict(list)
-    resets: dict[object, int] = defaultdict(int)
-    free = 0
-    for name, cell in cells.items():
-        for port, bits in cell["connections"].items():
-            free = max(free, *(bit + 1 for bit in bits if isinstance(bit, int)), 0)
-            if cell["port_directions"][port] == "input":
-                for place, bit in enumerate(bits):
-                    readers[bit].append((name, port, place))
-            if port == "LSR":
-                resets[bits[0]] += 1
+    connections = Connections(module)
     copies = 0
-    for name, cell in list(cells.items()):
-        if cell["type"] != "TRELLIS_FF" or resets[cell["connections"]["Q"][0]] <= MANY:
+    for name, cell in list(connections.cells.items()):
+        if not is_register(cell):
+            continue
+        readers = connections.readers[cell["connections"]["Q"][0]]
+        if sum(reader.port == "LSR" for reader in readers) <= MANY:
             continue
         units = defaultdict(list)
-        for reader in readers[cell["connections"]["Q"][0]]:
-            units[".".join(reader[0].split(".")[:LEVELS])].append(reader)
+        for reader in readers:
+            units[".".join(reader.cell.split(".")[:LEVELS])].append(reader)
         for unit, places in units.items():
             if len(places) < FEW:
                 continue
-            own = copy.deepcopy(cell)
-            own["connections"]["Q"] = [free]
-            cells[f"{name}${unit}"] = own
+            own = connections.copy_register(cell, f"{name}${unit}")
             for reader, port, place in places:
-                cells[reader]["connections"][port][place] = free
-            free += 1
+                connections.cells[reader]["connections"][port][place] = own["connections"]["Q"][0]
             copies += 1
     return copies

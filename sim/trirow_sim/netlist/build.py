@@ -100,7 +100,9 @@ def _key(config: Config, toolchain: Toolchain) -> str:
     """Return what netlist and library depend on, as a digest."""
     digest = hashlib.sha256(library_key(config, toolchain).encode())
     own = [_HERE / f"{name}.py" for name in ("build", "core", "verilog")]
-    for path in (*own, *MODELS, Path(trirow_hw.synthesis.yosys.__file__)):
+    folder = Path(trirow_hw.synthesis.yosys.__file__).parent
+    made_by = [folder / f"{name}.py" for name in ("yosys", "block_registers", "connections")]
+    for path in (*own, *MODELS, *made_by):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     with suppress(metadata.PackageNotFoundError):
         digest.update(metadata.version("pyosys").encode())
