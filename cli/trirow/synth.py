@@ -73,7 +73,12 @@ Examples:
     "it, the next lower one is taken.",
 )
 @click.option("--sdram", metavar="CHIP", help="SDRAM on the board, if it comes with several.")
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Seed of the placement.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Seed of the placement, instead of the one that suited the board so far.",
+)
 @click.option(
     "--seeds",
     type=click.IntRange(1),
@@ -138,7 +143,7 @@ def synth(
     except OSError as error:
         raise InputError(f"{error.filename}: {error.strerror}") from error
     screen = console()
-    first = 1 if seed is None else seed
+    first = board.seed if seed is None else seed
     tries = range(first, first + (seeds or 1))
     try:
         bitstream = _steps(build, screen, tries, until, allow_timing_failure, program)

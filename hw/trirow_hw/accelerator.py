@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, ResetInserter
+from amaranth.hdl import Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -86,7 +86,11 @@ class Accelerator(wiring.Component):
         m.submodules.supervisor = supervisor = self.supervisor
         m.submodules.read_port = self.read_port
         m.submodules.write_port = self.write_port
-        resettable = ResetInserter(supervisor.units_reset)
+        # The registers are for speed. Synthesis gives each unit a copy of `reset`, for one of them
+        # would have to reach across the whole device.
+        reset, stop = Signal(init=1), Signal()
+        m.d.sync += [reset.eq(supervisor.units_reset), stop.eq(supervisor.stop)]
+        m.d.comb += [self.read_port.stop.eq(stop), self.write_port.stop.eq(stop)]
         for name in (
             "sequencer",
             "features",
@@ -101,7 +105,7 @@ class Accelerator(wiring.Component):
             "post",
             "writer",
         ):
-            m.submodules[name] = resettable(getattr(self, name))
+            m.submodules[name] = ResetInserter(reset)(getattr(self, name))
         self._connect_control(m)
         self._connect_readers(m)
         self._connect_array(m)
@@ -151,18 +155,20 @@ class Accelerator(wiring.Component):
         m.d.comb += [
             port.base.eq(self.registers.base),
             port.limit.eq(self.registers.limit),
-            port.stop.eq(self.supervisor.stop),
             self.features.landed.eq(self.supervisor.passes_landed),
             self.features.starving.eq(self.issuer.stall.features),
             self.features.on_the_way.eq(port.on_the_way[Unit.FEATURES]),
-            self.features.release.eq(self.issuer.release),
-            self.features.release_valid.eq(self.issuer.release_valid),
             self.second.landed.eq(self.supervisor.passes_landed),
             self.second.starving.eq(self.issuer.stall.output),
             self.second.on_the_way.eq(port.on_the_way[Unit.SECOND]),
             self.weights.active.eq(self.issuer.active),
             self.weights.release.eq(self.post.release),
             self.weights.table_release.eq(self.post.table_release),
+        ]
+        # The readers are far from the array.
+        m.d.sync += [
+            self.features.release.eq(self.issuer.release),
+            self.features.release_valid.eq(self.issuer.release_valid),
         ]
 
     def _connect_memory(self, m, axi, channels):
@@ -195,6 +201,7 @@ class Accelerator(wiring.Component):
             self.post.table.eq(self.weights.table),
             self.post.table_valid.eq(self.weights.table_valid),
             self.post.tag.eq(self.issuer.tag),
+            self.post.tag_there.eq(self.issuer.tag_there),
             self.post.tag_valid.eq(self.issuer.tag_valid),
             self.post.sums.eq(self.array.sums),
             self.post.done.eq(self.array.done),
@@ -209,7 +216,6 @@ class Accelerator(wiring.Component):
         m.d.comb += [
             port.base.eq(self.registers.base),
             port.limit.eq(self.registers.limit),
-            port.stop.eq(self.supervisor.stop),
         ]
 
     def _connect_supervisor(self, m):
@@ -249,5 +255,5 @@ class Accelerator(wiring.Component):
                 | (memory.awvalid & memory.awready)
                 | (memory.bvalid & memory.bready)
             ),
-            supervisor.ports_idle.eq(supervisor.stop & read_port.idle & write_port.idle),
+            supervisor.ports_idle.eq(read_port.stop & read_port.idle & write_port.idle),
         ]

@@ -32,7 +32,7 @@ class AxiArbiter(wiring.Component):
     managers : int
         1 or more.
     outstanding : int
-        Bursts in each direction, 1 or more.
+        Bursts in each direction, 2 or more.
 
     Members
     -------
@@ -43,8 +43,8 @@ class AxiArbiter(wiring.Component):
     def __init__(self, *, bus_bytes: int, managers: int = 2, outstanding: int = 16):
         if managers < 1:
             raise ValueError(f"managers must be at least 1, not {managers!r}")
-        if outstanding < 1:
-            raise ValueError(f"outstanding must be at least 1, not {outstanding!r}")
+        if outstanding < 2:
+            raise ValueError(f"outstanding must be at least 2, not {outstanding!r}")
         self._count = managers
         self._outstanding = outstanding
         super().__init__(
@@ -56,9 +56,11 @@ class AxiArbiter(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        m.submodules.reads = reads = Queue(range(self._count), depth=self._outstanding)
-        m.submodules.data = data = Queue(range(self._count), depth=self._outstanding)
-        m.submodules.writes = writes = Queue(range(self._count), depth=self._outstanding)
+        # The register behind each queue is one of the places: it steers all that passes.
+        depth = self._outstanding - 1
+        m.submodules.reads = reads = Queue(range(self._count), depth=depth, registered=True)
+        m.submodules.data = data = Queue(range(self._count), depth=depth, registered=True)
+        m.submodules.writes = writes = Queue(range(self._count), depth=depth, registered=True)
         self._elaborate_addresses(m, "ar", [reads])
         self._elaborate_addresses(m, "aw", [data, writes])
         self._elaborate_answers(m, "r", ("data", "resp", "last"), reads, self.bus.rlast)

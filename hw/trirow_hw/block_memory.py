@@ -109,8 +109,8 @@ class BlockQueue(wiring.Component):
     """Queue in block RAM, whose output and ``i.ready`` come from registers.
 
     Latency 3 cycles, throughput 1 a cycle, full back-pressure. No word is read in the cycle in
-    which it is written, so the memory needs no logic around it, other than that of
-    `trirow_hw.queue.Queue` with ``block_ram``. Synthesis may take LUT RAM where it is small.
+    which it is written, so the memory needs no logic around it. Synthesis may take LUT RAM where
+    it is small.
 
     Parameters
     ----------

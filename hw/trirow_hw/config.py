@@ -203,7 +203,7 @@ _PRESETS = [
     Config("odd", 3, 5, 2, 4608, 6 * KIB, 4, description="tests: nothing is a power of two"),
     Config("up5k", 2, 2, 1, 6 * KIB, 4 * KIB, 2, description="iCE40UP5K"),
     Config("ecp5-25f", 4, 6, 1, 24 * KIB, 24 * KIB, 4, description="Lattice ECP5-25F"),
-    Config("ecp5-85f", 8, 16, 4, 72 * KIB, 128 * KIB, 8, description="Lattice ECP5-85F"),
+    Config("ecp5-85f", 8, 16, 2, 72 * KIB, 128 * KIB, 8, description="Lattice ECP5-85F"),
     Config("m256", 16, 16, 8, 96 * KIB, 1024 * KIB, 16, description="Zynq-7045 class"),
     Config("edgeboard", 64, 96, 32, 512 * KIB, 4096 * KIB, 64, description="EdgeBoard class"),
 ]

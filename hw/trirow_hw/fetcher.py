@@ -36,7 +36,7 @@ class Fetcher(wiring.Component):
     grant : In(CREDIT_BITS)
         Bytes of room that are added in this cycle.
     starving : In(1)
-        The array waits for these data.
+        The array waits for these data. Counts from the next cycle on.
     urgent : In(1)
         Passed on with the request.
     index : In(16)
@@ -79,10 +79,11 @@ class Fetcher(wiring.Component):
             self.request.payload.urgent.eq(self.urgent),
         ]
         whole, some, covered = self._elaborate_room(m, splitter, offset)
-        looked, free = Signal(), Signal()
+        looked, free, starving = Signal(), Signal(), Signal()
+        m.d.sync += starving.eq(self.starving)
         m.d.comb += [
             free.eq(~self.request.valid & ~self.bursts.valid),
-            splitter.take.eq(looked & (whole | (self.starving & some))),
+            splitter.take.eq(looked & (whole | (starving & some))),
             splitter.take_part.eq(~whole),
             splitter.take_beats.eq(Mux(whole, splitter.beats, covered.beats)),
             splitter.take_bytes.eq(Mux(whole, splitter.bytes, covered.bytes)),

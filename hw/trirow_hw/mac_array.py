@@ -109,7 +109,11 @@ class MacArray(wiring.Component):
         own = [[row[lane] for row in self.activations] for lane in range(config.depthwise_lanes)]
 
         sums = [0] * config.post_lanes
+        weight, weight_valid = self.weight, self.weight_valid
         for column in range(config.stages):
+            # Weights come to a column as late as the taps that read them.
+            weight = delay(m, weight, 1, name=f"weight{column}")
+            weight_valid = delay(m, weight_valid, 1, name=f"weight_valid{column}", reset_less=False)
             word = delay(m, word, 1, name=f"word{column}")
             valid = delay(m, valid, 1, name=f"valid{column}", reset_less=False)
             modes = delay(m, modes, 1, name=f"modes{column}")
@@ -134,7 +138,9 @@ class MacArray(wiring.Component):
                 factors = list(shared)
                 for row, activation in enumerate(own[k] if k < len(own) else []):
                     factors[row] = Mux(depthwise, activation, shared[row])
-                product = self._elaborate_product(m, first_lane + k, word, factors)
+                product = self._elaborate_product(
+                    m, first_lane + k, (weight, weight_valid), word, factors
+                )
                 total = self._elaborate_total(m, first_lane + k, valid, modes, product)
                 sums[k] |= Mux(done, total, 0)
             # The next columns need only what is their lanes' own.
@@ -145,9 +151,9 @@ class MacArray(wiring.Component):
             m.d.sync += out[k].eq(total)
         return m
 
-    def _elaborate_product(self, m, lane, word, factors):
+    def _elaborate_product(self, m, lane, write, word, factors):
         """Weight memory and dot product of one lane; return the product."""
-        config = self._config
+        config, (weight, weight_valid) = self._config, write
         m.submodules[f"weights{lane}"] = store = BlockMemory(
             bits=config.weight_bits * config.in_lanes, depth=config.weight_words
         )
@@ -155,9 +161,9 @@ class MacArray(wiring.Component):
             lanes=config.in_lanes, weight_bits=config.weight_bits
         )
         m.d.comb += [
-            store.write_address.eq(self.weight.word),
-            store.write_data.eq(self.weight.data),
-            store.write_enable.eq(self.weight_valid & (self.weight.lane == lane)),
+            store.write_address.eq(weight.word),
+            store.write_data.eq(weight.data),
+            store.write_enable.eq(weight_valid & (weight.lane == lane)),
             store.read_address.eq(word),
             dot_product.b.as_value().eq(store.read_data),
         ]

@@ -6,6 +6,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .block_memory import BlockQueue
 from .config import BURST_BYTES, Config
 from .post_process import Outputs
 from .queue import Queue
@@ -74,6 +75,8 @@ class OutputWriter(wiring.Component):
 
     def __init__(self, *, config: Config):
         self._config = config
+        # Two bursts and what comes behind them, as a power of two.
+        self._places = 1 << (2 * config.burst_beats + BEATS_BEHIND - 1).bit_length()
         # A column that takes from the high bits leaves more of the low ones than the next two need.
         self._low_bits = (3 * config.post_lanes).bit_length()
         super().__init__(
@@ -88,12 +91,7 @@ class OutputWriter(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         config = self._config
-        m.submodules.beats = beats = Queue(
-            WriteBeat(config.bus_bytes),
-            depth=2 * config.burst_beats + BEATS_BEHIND,
-            block_ram=True,
-            registered=True,
-        )
+        m.submodules.beats = beats = BlockQueue(WriteBeat(config.bus_bytes), depth=self._places)
         m.submodules.packing = packing = Queue(Spans, depth=4, registered=True)
         m.submodules.sending = sending = Queue(OutputSpans, depth=4, registered=True)
         stretch = _Stretch(config.bus_bytes, self._low_bits)
@@ -173,8 +171,7 @@ class OutputWriter(wiring.Component):
         end = Signal(range(bus_bytes + post_lanes))
         active, rest, borrows = Signal(), Signal(), Signal()
         room, taken, full, ends = Signal(), Signal(), Signal(), Signal()
-        places = 2 * config.burst_beats
-        used = Signal(range(places + BEATS_BEHIND + 1))
+        used = Signal(range(self._places + 1))
         freed = Signal()
         m.d.comb += [
             self.outputs.ready.eq(active & ~rest & room),
@@ -186,7 +183,7 @@ class OutputWriter(wiring.Component):
         m.d.sync += [
             freed.eq(self.beats.valid & self.beats.ready),
             used.eq(used + step.push - freed),
-            room.eq(used < places),
+            room.eq(used < self._places - BEATS_BEHIND),
             step.bytes.eq(column.data),
             step.strobe.eq(Cat(taken & (column.count > k) for k in range(post_lanes))),
             step.position.eq(present.offset),
@@ -239,7 +236,7 @@ class OutputWriter(wiring.Component):
         m.submodules.splitter = splitter = BurstSplitter(
             bus_bytes=config.bus_bytes, tail_bytes=min(BURST_BYTES, TAIL_BEATS * config.bus_bytes)
         )
-        available = Signal(range(2 * config.burst_beats + BEATS_BEHIND + 2))
+        available = Signal(range(self._places + 1))
         busy, enough, made = Signal(), Signal(), Signal()
         done = made & self.request.payload.last
         m.d.sync += [

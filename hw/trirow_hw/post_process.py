@@ -83,13 +83,13 @@ class PostProcess(wiring.Component):
         Passes. One with partial sums, read, written or kept, does not combine.
     constant : In(ConstantWrite), constant_valid : In(1)
     table : In(TableWrite), table_valid : In(1)
-    tag : In(GroupTag), tag_valid : In(1)
+    tag : In(GroupTag), tag_there : In(1), tag_valid : In(1)
         A group whose sums will come, ``columns`` columns from the same number of cycles on, at
         least 4 and at most ``TAG_QUEUE - 4``. Groups are at least ``columns`` cycles apart.
-        ``columns``, ``second`` and ``pass_end`` are those of the next group already before
-        ``tag_valid``.
+        ``columns``, ``second``, ``kept_out`` and ``pass_end`` are those of the next group as soon
+        as it is ``tag_there``.
     room : Out(1)
-        The group of ``tag`` may come; combinational in ``tag``, but not in ``tag_valid``.
+        The group of ``tag`` may come; from a register.
     second : In(stream.Signature(SecondColumn))
         Columns of the second operand.
     sums : In(ArrayLayout(signed(32), post_lanes)), done : In(1)
@@ -112,6 +112,7 @@ class PostProcess(wiring.Component):
                 "table": In(TableWrite),
                 "table_valid": In(1),
                 "tag": In(GroupTag),
+                "tag_there": In(1),
                 "tag_valid": In(1),
                 "room": Out(1),
                 "second": In(stream.Signature(SecondColumn(config))),
@@ -169,6 +170,7 @@ class PostProcess(wiring.Component):
         m.d.sync += [tags.payload.eq(self.tag), tags.valid.eq(self.tag_valid)]
         m.d.comb += [
             reservation.tag.eq(self.tag),
+            reservation.tag_there.eq(self.tag_there),
             reservation.tag_valid.eq(self.tag_valid),
             reservation.combine.eq(self.i.payload.combine != 0),
             reservation.combine_valid.eq(self.i.valid & self.i.ready),

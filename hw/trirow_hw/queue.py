@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import fifo, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,9 +12,9 @@ __all__ = ["Queue"]
 class Queue(wiring.Component):
     """Queue with stream ports.
 
-    Latency 1 cycle (2 if ``block_ram`` and deeper than 1), full back-pressure. Throughput 1 a
-    cycle; if ``depth`` is 1, or 2 with ``block_ram``, one every 2 cycles. A single place is a
-    register. ``i.ready`` depends on nothing outside in the same cycle.
+    The storage is registers for one or two places, else LUT RAM; for many see
+    `trirow_hw.block_memory.BlockQueue`. Latency 1 cycle, full back-pressure, throughput 1 a cycle;
+    if ``depth`` is 1, one every 2 cycles. ``i.ready`` depends on nothing outside in the same cycle.
 
     Parameters
     ----------
@@ -22,8 +22,6 @@ class Queue(wiring.Component):
         Payload.
     depth : int
         Places, at least 1.
-    block_ram : bool
-        Read through a register, so that the storage can be block RAM; otherwise it is LUT RAM.
     registered : bool
         Put one more place behind the others, a register from which the output comes without logic.
         The latency is one cycle longer; the throughput stays.
@@ -43,12 +41,11 @@ class Queue(wiring.Component):
         If the depth is below 1.
     """
 
-    def __init__(self, shape, *, depth: int, block_ram: bool = False, registered: bool = False):
+    def __init__(self, shape, *, depth: int, registered: bool = False):
         if depth < 1:
             raise ValueError(f"depth must be at least 1, not {depth!r}")
         self._shape = shape
         self._depth = depth
-        self._block_ram = block_ram
         self._registered = registered
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
 
@@ -59,8 +56,8 @@ class Queue(wiring.Component):
 
     def elaborate(self, platform):
         m = Module()
-        build = self._elaborate_place if self._depth == 1 else self._elaborate_memory
-        payload, valid, ready = build(m)
+        builds = {1: self._elaborate_place, 2: self._elaborate_places}
+        payload, valid, ready = builds.get(self._depth, self._elaborate_memory)(m)
         if self._registered:
             payload, valid, ready = self._elaborate_register(m, payload, valid, ready)
         m.d.comb += [
@@ -72,8 +69,8 @@ class Queue(wiring.Component):
 
     def _elaborate_memory(self, m):
         """Store in a memory. Return payload, valid and ready of its end."""
-        kind = fifo.SyncFIFOBuffered if self._block_ram else fifo.SyncFIFO
-        m.submodules.fifo = store = kind(width=len(Value.cast(self.i.payload)), depth=self._depth)
+        width = len(Value.cast(self.i.payload))
+        m.submodules.fifo = store = fifo.SyncFIFO(width=width, depth=self._depth)
         m.d.comb += [
             store.w_data.eq(Value.cast(self.i.payload)),
             store.w_en.eq(self.i.valid),
@@ -91,6 +88,26 @@ class Queue(wiring.Component):
         with m.Elif(ready):
             m.d.sync += valid.eq(0)
         return payload, valid, ready
+
+    def _elaborate_places(self, m):
+        """Store in two registers, of which the second is used when the first is not free."""
+        first, second = (
+            Signal(len(Value.cast(self.i.payload)), name=name, reset_less=True)
+            for name in ("first", "second")
+        )
+        valid, full, ready = Signal(), Signal(), Signal()
+        m.d.comb += self.i.ready.eq(~full)
+        with m.If(~full):
+            m.d.sync += second.eq(Value.cast(self.i.payload))
+        with m.If(~valid | ready):
+            m.d.sync += [
+                first.eq(Mux(full, second, Value.cast(self.i.payload))),
+                valid.eq(self.i.valid | full),
+                full.eq(0),
+            ]
+        with m.Elif(self.i.valid):
+            m.d.sync += full.eq(1)
+        return first, valid, ready
 
     def _elaborate_register(self, m, payload, valid, ready):
         """Put a register behind a payload. Return payload, valid and ready of its end."""

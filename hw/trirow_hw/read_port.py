@@ -21,13 +21,26 @@ ReadRequest = data.StructLayout({"address": 32, "beats": 9, "index": 16, "urgent
 #: which pass.
 PortError = data.StructLayout({"window": 1, "client": 2, "index": 16})
 
+#: Places for beats behind the bus, and again in front of the clients.
+PLACES = 2
+
+
+def _Beat(bus_bytes: int):
+    """Return the layout of a beat of an answer."""
+    return data.StructLayout({"data": 8 * bus_bytes, "response": 2, "last": 1})
+
+
+def _Offer(bus_bytes: int, clients: int):
+    """Return the layout of a beat that is on offer to one of the clients."""
+    return data.StructLayout({"data": 8 * bus_bytes, "last": 1, "client": clients})
+
 
 class ReadPort(wiring.Component):
     """Share the AXI4 read channel among clients.
 
     A request of each client is taken in advance. Of these one is sent every 4 cycles or more: an
     urgent one first (the lowest client among them), else in turn. The address appears 6 cycles
-    after the request. Answers come in order and go to the client that asked, without latency; a
+    after the request. Answers come in order and go to the client that asked, 2 cycles later; a
     client must be able to take all that it asks for.
 
     After ``stop`` no new request is sent, answers that are still due are dropped, and ``idle``
@@ -99,9 +112,9 @@ class ReadPort(wiring.Component):
         waiting, valid, urgent = self._elaborate_clients(m, taken)
         choice, any_valid = self._elaborate_choice(m, valid, urgent, taken)
         asked, *refused = self._elaborate_requests(m, order, waiting, choice, any_valid, taken)
-        failed = self._elaborate_answers(m, order)
+        failed, handed = self._elaborate_answers(m, order)
         self._elaborate_errors(m, order, failed, *refused)
-        self._elaborate_counts(m, order, asked)
+        self._elaborate_counts(m, order, asked, handed)
         m.d.comb += [
             self.idle.eq(~(valid | Cat(self.on_the_way)).any()),
             self.axi.arsize.eq(self._bus_bytes.bit_length() - 1),
@@ -207,28 +220,51 @@ class ReadPort(wiring.Component):
         return asked, refused, order.i.payload
 
     def _elaborate_answers(self, m, order):
-        """Hand out the answers. Return whether the one of a cycle before was an error."""
+        """Hand out the answers.
+
+        Return whether the beat of a cycle before was an error, and who takes the last of a burst.
+        """
+        # Two places between what is behind RVALID and RREADY on either side.
+        m.submodules.beats = beats = Queue(_Beat(self._bus_bytes), depth=PLACES)
+        beat = beats.o.payload
         taken = Signal()
         m.d.comb += [
             self.waits.eq(order.o.valid),
             self.head.eq(order.o.payload.client),
             self.head_index.eq(order.o.payload.index),
-            taken.eq(self.axi.rvalid & self.axi.rready),
-            order.o.ready.eq(taken & self.axi.rlast),
+            taken.eq(beats.o.valid & beats.o.ready),
+            order.o.ready.eq(taken & beat.last),
         ]
-        ready = Signal()
+        m.d.comb += [
+            beats.i.payload.data.eq(self.axi.rdata),
+            beats.i.payload.response.eq(self.axi.rresp),
+            beats.i.payload.last.eq(self.axi.rlast),
+            beats.i.valid.eq(self.axi.rvalid),
+            self.axi.rready.eq(beats.i.ready),
+        ]
+        # Two more in front of the clients, whose ready signals come from far away.
+        m.submodules.offers = offers = Queue(_Offer(self._bus_bytes, self._clients), depth=PLACES)
+        offer = offers.o.payload
+        m.d.comb += [
+            beats.o.ready.eq(order.o.valid & offers.i.ready),
+            offers.i.valid.eq(taken),
+            offers.i.payload.data.eq(beat.data),
+            offers.i.payload.last.eq(beat.last),
+            offers.i.payload.client.eq(1 << order.o.payload.client),
+            offers.o.ready.eq((offer.client & Cat(a.ready for a in self.answers)).any()),
+        ]
+        handed = Signal(self._clients)  # the last beat of a burst, and whose
         for k, answer in enumerate(self.answers):
-            mine = order.o.valid & (order.o.payload.client == k)
             m.d.comb += [
-                answer.payload.eq(self.axi.rdata),
-                answer.valid.eq(self.axi.rvalid & mine & ~self.stop),
+                answer.payload.eq(offer.data),
+                answer.valid.eq(offers.o.valid & offer.client[k] & ~self.stop),
+                handed[k].eq(offers.o.valid & offers.o.ready & offer.last & offer.client[k]),
             ]
-            with m.If(mine):
-                m.d.comb += ready.eq(answer.ready)
-        m.d.comb += self.axi.rready.eq(order.o.valid & (ready | self.stop))
+        with m.If(self.stop):
+            m.d.comb += offers.o.ready.eq(1)
         answered, bad = Signal(), Signal()
-        m.d.sync += [answered.eq(taken), bad.eq(self.axi.rresp != Response.OKAY.value)]
-        return answered & bad
+        m.d.sync += [answered.eq(taken), bad.eq(beat.response != Response.OKAY.value)]
+        return answered & bad, handed
 
     def _elaborate_errors(self, m, order, failed, refused, refused_what):
         """Report what has failed or been refused a cycle before."""
@@ -241,11 +277,10 @@ class ReadPort(wiring.Component):
             self.error.index.eq(Mux(failed, head.index, refused_what.index)),
         ]
 
-    def _elaborate_counts(self, m, order, asked):
-        """Count the bursts of each client that are on the way."""
+    def _elaborate_counts(self, m, order, asked, handed):
+        """Count the bursts of each client that are on the way, or on offer."""
         for k in range(self._clients):
-            count = Signal(range(self._outstanding + 1), name=f"pending{k}")
+            count = Signal(range(self._outstanding + PLACES + 1), name=f"pending{k}")
             sent = order.i.valid & (order.i.payload.client == k)
-            done = order.o.valid & order.o.ready & (order.o.payload.client == k)
-            m.d.sync += count.eq(count + sent - done)
+            m.d.sync += count.eq(count + sent - handed[k])
             m.d.comb += self.on_the_way[k].eq(asked[k] | (count != 0))

@@ -13,7 +13,8 @@ __all__ = ["Requantiser"]
 _STAGES = (
     "add",  # accumulator plus bias
     "span",  # how far the sum exceeds 24 significant bits; which scale it gets
-    "snap",  # the sum as a float32 would hold it
+    "snap",  # the sum as a float32 would hold it, and the scale's mantissa
+    "factor",  # both once more, in the registers that the multipliers have
     "mul",  # four partial products
     "cross",  # sum of the middle two
     "join",  # the whole product
@@ -141,9 +142,12 @@ class Requantiser(wiring.Component):
         side = self._side(m, shifts)
         operand = self._operand(m, add_sum, self._is_fixed(add))
         scale = self._scale(m, span_word, side)
+        # The way to the multipliers, which have columns of their own in a device, takes a cycle.
+        factors = _register("factor_a", signed(33)), _register("factor_scale", 31)
+        m.d.sync += [factors[0].eq(operand), factors[1].eq(scale)]
         m.d.comb += [
             self.total.eq(add_sum),
-            rounder.product.eq(self._multiply(m, operand, scale, side)),
+            rounder.product.eq(self._multiply(m, *factors, side)),
             rounder.fixed.eq(self._is_fixed(side["join"])),
             rounder.coarse.eq(side["join"].coarse),
             self.o.eq(self._clip(m, rounder.integer, rounder.up, side)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Array, C, Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Array, C, Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -202,12 +202,13 @@ class Reservation(wiring.Component):
     """Say whether a group may be let into the array, and keep account of what it will take.
 
     A group needs a place for the result of each of its columns, unless its sums are kept on chip,
-    and the columns of its second operand must be there. The first group of a pass also waits until
-    no column of the pass before has to go to the requantisers again.
+    and the columns of its second operand must be there. With mode ``fixed`` the first group of a
+    pass also waits until no column of the pass before has to go to the requantisers again, and
+    comes three cycles behind that pass's last group or later.
 
-    What a group takes is subtracted a cycle after ``tag_valid``. A group in that cycle may come
-    only behind one of a single column, so it needs one place more. Whatever becomes free counts
-    from the second cycle on.
+    ``room`` is known a cycle late, so a group must be known for a cycle before it may come, except
+    in the cycle after ``tag_valid`` behind one of a single column of the same pass. Whatever
+    becomes free counts from the third cycle on.
 
     Parameters
     ----------
@@ -215,11 +216,11 @@ class Reservation(wiring.Component):
 
     Members
     -------
-    tag : In(GroupTag), tag_valid : In(1)
-        The group that comes next, and the strobe that lets it in. The next strobe is at least
-        ``tag.columns`` cycles later.
+    tag : In(GroupTag), tag_there : In(1), tag_valid : In(1)
+        The group that comes next, whether it is known, and the strobe that lets it in. The next
+        strobe is at least ``tag.columns`` cycles later.
     room : Out(1)
-        It may come; combinational in ``tag``, which selects among registers.
+        It may come.
     combine : In(1), combine_valid : In(1)
         Passes in order, at most ``PASS_QUEUE`` of them ahead of ``tag``: whether their columns go
         to the requantisers twice. Without mode ``fixed`` none does.
@@ -237,6 +238,7 @@ class Reservation(wiring.Component):
         super().__init__(
             {
                 "tag": In(GroupTag),
+                "tag_there": In(1),
                 "tag_valid": In(1),
                 "room": Out(1),
                 "combine": In(1),
@@ -250,62 +252,80 @@ class Reservation(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         tag, strobe = self.tag, self.tag_valid
-        bits = self._config.stages.bit_length()
-        # Columns of the group of the cycle before.
-        taken = Signal(bits)
-        change, second_change = Signal(signed(bits + 1)), Signal(signed(bits + 1))
-        freed, second_comes = Signal(), Signal()
-        m.d.sync += [
-            taken.eq(Mux(strobe & ~tag.kept_out, tag.columns, 0)),
-            change.eq(Mux(strobe & ~tag.kept_out, -tag.columns, 0)),
-            second_change.eq(Mux(strobe & tag.second, -tag.columns, 0)),
-            freed.eq(self.freed),
-            second_comes.eq(self.second_comes),
-        ]
-        free = Signal(range(RESULT_QUEUE + 1), init=RESULT_QUEUE)
-        second_free = Signal(range(SECOND_QUEUE + 1))
-        fits = self._elaborate_places(m, free, freed, change, name="fits")
-        second_fits = self._elaborate_places(
-            m, second_free, second_comes, second_change, name="second_fits"
+        results = Mux(strobe & ~tag.kept_out, tag.columns, 0)
+        taken = Signal(self._config.stages.bit_length())  # columns of the group of the cycle before
+        m.d.sync += taken.eq(results)
+        fits, fits_again = self._elaborate_places(
+            m, results, self.freed, init=RESULT_QUEUE, name="free"
         )
+        second_fits, second_again = self._elaborate_places(
+            m, Mux(strobe & tag.second, tag.columns, 0), self.second_comes, init=0, name="second"
+        )
+        here = fits & (~tag.second | second_fits)
+        again = fits_again & (~tag.second | second_again)
         apart = self._elaborate_trips(m, taken) if self._combines else 1
-        m.d.comb += self.room.eq(fits & (~tag.second | second_fits) & apart)
+        # Behind a strobe the tag is another one, and its room is not known yet. Only groups of one
+        # column can follow each other in consecutive cycles; they are of the same pass.
+        m.d.sync += self.room.eq(
+            Mux(strobe, again & (tag.columns == 1) & ~tag.pass_end, here & apart & self.tag_there)
+        )
         return m
 
-    def _elaborate_places(self, m, free, comes, change, *, name):
-        """Count free places; return whether there are enough for the columns of ``tag``."""
+    def _elaborate_places(self, m, columns, comes, *, init, name):
+        """Count free places, of which a group takes ``columns`` in this cycle.
+
+        Return whether there are enough for ``tag``, and, if this cycle's group is of one column,
+        whether for one more like it.
+        """
         most = self._config.stages
+        # The count is two cycles old where it is used: the columns of the cycle before are not off.
+        taken, came = Signal(range(most + 1), name=f"{name}_taken"), Signal(name=f"{name}_came")
+        free = Signal(range(max(RESULT_QUEUE, SECOND_QUEUE) + 1), init=init, name=name)
         after = Signal.like(free, name=f"{name}_after")
-        # The lowest bit makes `comes` a carry.
-        m.d.comb += after.eq((Cat(comes, free) + Cat(comes, change).as_signed())[1:])
-        m.d.sync += free.eq(after)
-        # Bit n: at least n places.
-        enough = Signal(most + 2, name=name, init=(1 << min(free.init, most + 1) + 1) - 1)
-        m.d.sync += enough.eq(Cat(after >= n for n in range(most + 2)))
-        here = [Mux(change[0], enough[n + 1], enough[n]) for n in range(most + 1)]
-        return Array(here)[self.tag.columns[: most.bit_length()]]
+        # Bit n: there were n. Who took three or more is followed three cycles later or still later.
+        enough = Signal(most + 3, init=(2 << min(init, most + 2)) - 1, name=f"{name}_enough")
+        m.d.comb += after.eq(free + came - taken)
+        m.d.sync += [
+            taken.eq(columns),
+            came.eq(comes),
+            free.eq(after),
+            enough.eq(Cat(after >= n for n in range(most + 3))),
+        ]
+        one, two = taken == 1, taken == 2
+        here = [
+            Mux(two, enough[n + 2], Mux(one, enough[n + 1], enough[n])) for n in range(most + 1)
+        ]
+        return Array(here)[self.tag.columns[: most.bit_length()]], Mux(one, enough[3], enough[2])
 
     def _elaborate_trips(self, m, taken):
         """Return whether the pass is known, and its groups are apart from those before it."""
         m.submodules.ahead = ahead = Queue(1, depth=PASS_QUEUE)
         begins, ended = Signal(init=1), Signal()
         known = Signal(range(PASS_QUEUE + 1))  # passes, with the one that has `ended`
-        again, goes = Signal(), Signal()
+        known_after, any_known = Signal.like(known), Signal()
+        again, goes, comes, combine = (
+            Signal(name=n) for n in ("again", "goes", "comes", "combine")
+        )
         trips = Signal(range(RESULT_QUEUE + 1))  # columns that have to go again
         none = Signal(init=1)
         m.d.comb += [
-            ahead.i.payload.eq(self.combine),
-            ahead.i.valid.eq(self.combine_valid),
+            ahead.i.payload.eq(combine),
+            ahead.i.valid.eq(comes),
             ahead.o.ready.eq(ended),
             goes.eq((taken != 0) & ahead.o.payload),
+            known_after.eq(known + comes - ended),
         ]
         m.d.sync += [
+            comes.eq(self.combine_valid),
+            combine.eq(self.combine),
             ended.eq(self.tag_valid & self.tag.pass_end),
-            known.eq(known + self.combine_valid - ended),
+            known.eq(known_after),
+            any_known.eq(known_after != 0),
             again.eq(self.again),
             trips.eq(trips + Mux(ahead.o.payload, taken, 0) - again),
             none.eq(~goes & (none | (again & (trips == 1)))),
         ]
         with m.If(self.tag_valid):
             m.d.sync += begins.eq(self.tag.pass_end)
-        return (known > ended) & (~begins | (none & ~goes))
+        # Behind the end of a pass it takes a cycle until `any_known` and `none` count that.
+        return any_known & (~begins | (none & ~ended))

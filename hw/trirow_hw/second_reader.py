@@ -6,6 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from .block_memory import BlockQueue
 from .config import Config
 from .queue import Queue
 from .read_port import ReadRequest
@@ -123,9 +124,7 @@ class SecondReader(wiring.Component):
             }
         )
         m.submodules.marker = marker = BeatMarker(bus_bytes=bus_bytes)
-        m.submodules.beats = beats = Queue(
-            MarkedBeat(bus_bytes), depth=beat_places(config), block_ram=True
-        )
+        m.submodules.beats = beats = BlockQueue(MarkedBeat(bus_bytes), depth=beat_places(config))
         m.submodules.unpacker = unpacker = Unpacker(
             bus_bytes=bus_bytes, word_bytes=word_bytes, tag=part
         )

@@ -123,13 +123,17 @@ class Supervisor(wiring.Component):
                         self.busy.eq(1),
                         *(counter.eq(0) for counter in self.counters),
                     ]
-                    m.next = "BEGIN"
+                    m.next = "RELEASE"
                 with m.Elif(self.reset):
                     m.d.sync += [self.done.eq(0), self.error.eq(0)]
 
+            with m.State("RELEASE"):
+                m.d.sync += self.counters[0].eq(1)
+                m.next = "BEGIN"
+
             with m.State("BEGIN"):
                 m.d.comb += self.begin.eq(1)
-                m.d.sync += self.counters[0].eq(1)
+                m.d.sync += self.counters[0].eq(2)
                 m.next = "RUN"
 
             with m.State("RUN"):

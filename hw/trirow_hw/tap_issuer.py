@@ -137,9 +137,9 @@ class TapIssuer(wiring.Component):
         With the run that the line buffer gives.
     tap : Out(Tap)
         To the array.
-    tag : Out(GroupTag), tag_valid : Out(1)
+    tag : Out(GroupTag), tag_there : Out(1), tag_valid : Out(1)
         Strobe at the last tap of a group. ``tag.columns``, ``tag.lanes``, ``tag.second`` and
-        ``tag.kept_out`` are those of the group that ends next as long as a tap waits or is issued.
+        ``tag.kept_out`` are those of the group that ends next as long as it is there.
     release : Out(Release), release_valid : Out(1)
         Places of the line buffer that are free now. The memory reads them for the last time 2
         cycles after this strobe at the latest, and the feature reader writes them 3 cycles after at
@@ -168,6 +168,7 @@ class TapIssuer(wiring.Component):
                 "mask": Out(Mask(config)),
                 "tap": Out(Tap(config)),
                 "tag": Out(GroupTag),
+                "tag_there": Out(1),
                 "tag_valid": Out(1),
                 "release": Out(Release(config)),
                 "release_valid": Out(1),
@@ -223,6 +224,7 @@ class TapIssuer(wiring.Component):
         m.d.comb += [
             pixel_ends.eq(next_ends & next_last & ~missing),
             self.tag.pass_end.eq(pass_ends),
+            self.tag_there.eq(there),
         ]
         with m.If(advance.group):
             m.d.sync += there.eq(~missing)

@@ -33,7 +33,8 @@ class WritePort(wiring.Component):
     a burst must be there when it is requested. A burst of one beat takes 2 cycles.
 
     After ``stop`` no new burst is sent; the rest of those that were is sent without strobes, so
-    that nothing is written. The units in front are reset meanwhile; this unit is not.
+    that nothing is written, but for the two beats at most that are already under way here. The
+    units in front are reset meanwhile; this unit is not.
 
     Parameters
     ----------
@@ -164,23 +165,25 @@ class WritePort(wiring.Component):
         m.d.sync += [self._failed.eq(1), self.error.window.eq(window), self.error.index.eq(index)]
 
     def _elaborate_data(self, m, lengths):
-        """Send a beat of the oldest burst. Its register is also what keeps it stable."""
+        """Send a beat of the oldest burst."""
         active, last, sends = Signal(), Signal(), Signal()
         left = Signal(8)  # beats behind the one that is sent next
-        free = ~self.axi.wvalid | self.axi.wready
-        next_valid = Signal()
+        # Two places between WREADY and what it would hold up.
+        beat = data.StructLayout({"beat": WriteBeat(self._bus_bytes), "last": 1})
+        m.submodules.sent = sent = Queue(beat, depth=2)
         m.d.comb += [
-            next_valid.eq(active & (self.beats.valid | self.stop)),
-            self.beats.ready.eq(active & free & ~self.stop),
-            sends.eq(free & next_valid),
+            sent.i.valid.eq(active & (self.beats.valid | self.stop)),
+            sent.i.payload.beat.data.eq(self.beats.payload.data),
+            sent.i.payload.beat.strobe.eq(Mux(self.stop, 0, self.beats.payload.strobe)),
+            sent.i.payload.last.eq(last),
+            self.beats.ready.eq(active & sent.i.ready & ~self.stop),
+            sends.eq(sent.i.ready & sent.i.valid),
+            self.axi.wvalid.eq(sent.o.valid),
+            self.axi.wdata.eq(sent.o.payload.beat.data),
+            self.axi.wstrb.eq(sent.o.payload.beat.strobe),
+            self.axi.wlast.eq(sent.o.payload.last),
+            sent.o.ready.eq(self.axi.wready),
         ]
-        with m.If(free):
-            m.d.sync += [
-                self.axi.wvalid.eq(next_valid),
-                self.axi.wdata.eq(self.beats.payload.data),
-                self.axi.wstrb.eq(Mux(self.stop, 0, self.beats.payload.strobe)),
-                self.axi.wlast.eq(last),
-            ]
         with m.If(sends):
             m.d.sync += [left.eq(left - 1), last.eq(left == 1)]
         # A burst leaves its queue a cycle after its length has been copied.

@@ -112,7 +112,7 @@ def test_a_lone_manager_need_not_wait_for_the_other():
     assert master.r_cycles == list(range(master.r_cycles[0], master.r_cycles[0] + 20))
 
 
-@pytest.mark.parametrize("name", ["managers", "outstanding"])
-def test_wrong_parameters(name):
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
+@pytest.mark.parametrize(("name", "least"), [("managers", 1), ("outstanding", 2)])
+def test_wrong_parameters(name, least):
+    with pytest.raises(ValueError, match=f"{name} must be at least {least}, not 0"):
         AxiArbiter(bus_bytes=4, **{name: 0})

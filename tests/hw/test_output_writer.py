@@ -270,11 +270,11 @@ class _WithPort(wiring.Component):
         return m
 
 
-@pytest.mark.parametrize("name", ["ecp5-85f", "m256"])
-def test_cycles_of_a_short_span(name):
+@pytest.mark.parametrize(("name", "post_lanes"), [("ecp5-85f", 4), ("m256", 8)])
+def test_cycles_of_a_short_span(name, post_lanes):
     """Spans of 16 bytes, one for each pixel of a line: 4 cycles each at the write port."""
     count = 40
-    config = CONFIGS[name]
+    config = CONFIGS[name].override(post_lanes=post_lanes)
     dut = _WithPort(config)
     spans = make_spans(0, 16 * count, span=16, gap=48, line=16 * 8, turn=112)
     cycles = []

@@ -375,11 +375,12 @@ class Bench:
         lookup = Requantiser(modes=self.config.requantise_modes).latency
         order = {id(chunk): number for number, chunk in enumerate(self.chunks)}
         tags, held, blocked = deque(self.groups), stalls(self.array_stall), stalls(self.o_stall)
-        arriving, now, column, next_tag = deque(), None, 0, 0
+        arriving, now, column, next_tag, there = deque(), None, 0, 0, 0
         # All at once, which is much faster.
         inputs = Cat(
             *(unit.constant.as_value(), unit.constant_valid, unit.table.as_value()),
-            *(unit.table_valid, unit.tag.as_value(), unit.o.ready, unit.sums.as_value(), unit.done),
+            *(unit.table_valid, unit.tag.as_value(), unit.tag_there, unit.o.ready),
+            *(unit.sums.as_value(), unit.done),
         )
         tag_size = unit.tag.shape().size
         sampler = ctx.tick().sample(
@@ -395,17 +396,23 @@ class Bench:
                     self.releases.append(end)
                 if now.tables_end:
                     self.table_releases.append(end + lookup)
-            tag, ready = tags[0] if tags else self.groups[-1], not next(blocked)
+            tag_there = bool(tags) and self.cycle >= there
+            # Before the next group is there, the tag is any.
+            tag = tags[0] if tag_there else self.generator.choice(self.groups)
+            ready = not next(blocked)
             word, place = self.loader.step()
-            word |= (self._tag(tag) | ready << tag_size) << place
-            word |= self._sums(now, column) << place + tag_size + 1
+            word |= (self._tag(tag) | (tag_there | ready << 1) << tag_size) << place
+            word |= self._sums(now, column) << place + tag_size + 2
             ctx.set(inputs, word)
-            due = tags and order[id(tag.chunk)] < self.loader.loaded and self.cycle >= next_tag
+            due = tag_there and order[id(tag.chunk)] < self.loader.loaded and self.cycle >= next_tag
             valid = bool(due and not next(held) and ctx.get(unit.room))
             ctx.set(unit.tag_valid, valid)
             if valid:
                 tags.popleft()
                 next_tag = self.cycle + tag.spacing
+                there = self.cycle + 1
+                if self.array_stall:
+                    there += self.generator.randrange(3)
                 arriving.append((self.cycle + self.latency, tag))
             column += 1
             if now and column == now.columns:

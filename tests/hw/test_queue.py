@@ -13,10 +13,8 @@ from trirow_sim.stream_kit import collect, run, send
 DEPTHS = [1, 2, 3, 5, 8, 16]
 STALLS = [(None, None), (1, None), (None, 2), (3, 4), (5, 6)]
 KINDS = {
-    "lut_ram": {},
-    "block_ram": {"block_ram": True},
+    "plain": {},
     "registered": {"registered": True},
-    "registered block_ram": {"block_ram": True, "registered": True},
 }
 PAIR = data.StructLayout({"low": signed(5), "high": 9})
 
@@ -69,8 +67,7 @@ def test_latency(depth, kind):
         assert not ctx.get(dut.o.valid)
         await ctx.tick()
         ctx.set(dut.i.valid, 0)
-        behind_ram = KINDS[kind].get("block_ram", False) and depth > 1
-        for _ in range(behind_ram + KINDS[kind].get("registered", False)):
+        if KINDS[kind].get("registered", False):
             assert not ctx.get(dut.o.valid)
             await ctx.tick()
         assert ctx.get(dut.o.valid)
@@ -90,7 +87,7 @@ def test_throughput(depth, kind):
         await collect(ctx, dut.o, 100)
 
     options = KINDS[kind]
-    turns = 2 if depth <= 1 + options.get("block_ram", False) else 1
+    turns = 2 if depth == 1 else 1
     latency = 2 + options.get("registered", False)
     assert run(dut, sender, collector) <= 100 * turns + latency
 

@@ -349,7 +349,7 @@ def stopped_run(stop_at, *, model, seed):
             dut.beats.ready | dut.request.ready,
             dut.landed | dut.error_valid,
         )
-        stopped = aw_waited = w_waited = 0
+        stopped = aw_waited = w_waited = kept = 0
         while True:
             _, _, stop, awvalid, awready, wvalid, wready, strobe, ready, strobes = await sampler
             if stop:
@@ -358,8 +358,12 @@ def stopped_run(stop_at, *, model, seed):
             if stopped:
                 assert aw_waited or not awvalid
                 if wvalid and not w_waited:
-                    assert strobe == 0
-                    log.append(strobe)
+                    # One beat may have stood behind another one that waits.
+                    kept += strobe != 0
+                    assert kept <= 1
+                    assert not (strobe and log)
+                    if not strobe:
+                        log.append(strobe)
             stopped = stop
             aw_waited, w_waited = awvalid and not awready, wvalid and not wready
 

@@ -246,6 +246,7 @@ def test_processes_give_the_same(rows, results):
     assert sorted(result.row.index for result in seen) == list(range(6))
 
 
+@pytest.mark.slow
 def test_lost_worker_of_a_cluster_gives_the_same(tmp_path):
     distributed = pytest.importorskip("distributed", reason="needs the extra `cluster`")
     path = tmp_path / "layers.csv"

@@ -54,8 +54,19 @@ LAYERS = [
 ]
 
 
-@pytest.mark.parametrize("model", MEMORY_MODELS)
-@pytest.mark.parametrize("seed", [1, pytest.param(77, marks=pytest.mark.slow)])
+QUICK_MODELS = ("ideal", "ddr", "random")
+
+
+@pytest.mark.parametrize(
+    ("model", "seed"),
+    [
+        pytest.param(
+            model, seed, marks=() if seed == 1 and model in QUICK_MODELS else pytest.mark.slow
+        )
+        for model in MEMORY_MODELS
+        for seed in (1, 77)
+    ],
+)
 def test_both_engines_are_the_same(compiled_cache, model, seed):
     """Outputs, cycles and counters; also after an error, a reset, and from job to job."""
     for options in LAYERS:

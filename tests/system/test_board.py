@@ -86,7 +86,8 @@ def test_chain_is_counted_layer_by_layer():
         assert model.ok
         (expected,) = model.report.layers
         print(f"{layer.name}: {layer.cycles} cycles, {expected.cycles} in the model")
-        assert layer.cycles == pytest.approx(expected.cycles, rel=0.05, abs=30)
+        # Registers and arbiter before the controller: a few cycles for each read of a short layer.
+        assert layer.cycles == pytest.approx(expected.cycles, rel=0.05, abs=50)
         assert layer.bytes_read == expected.bytes_read
         assert layer.bytes_written == expected.bytes_written
 

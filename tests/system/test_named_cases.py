@@ -164,7 +164,7 @@ def test_line_buffer_that_is_full_nearly_always(rng, memory, line_buffer_bytes):
     Bench(config, memory).run([single(thin, maps[0], config), single(thick, maps[1], config)])
 
 
-@pytest.mark.parametrize("bus_bytes", [4, 128])
+@pytest.mark.parametrize("bus_bytes", [4, pytest.param(128, marks=pytest.mark.slow)])
 def test_short_rows_with_gaps_and_two_chunks(rng, bus_bytes):
     """Rows of one byte: many lie beyond the room that there is, each in a beat of its own."""
     config = TINY.override(line_buffer_bytes=100, bus_bytes=bus_bytes)

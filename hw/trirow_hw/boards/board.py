@@ -39,6 +39,8 @@ class Board:
         Module and class of the pinout in ``amaranth_boards``.
     loader : tuple of str
         Arguments of openFPGALoader that load a bitstream into this board.
+    seed : int
+        Seed of the placement that is tried first.
     supported : bool
         Whether a bitstream can be made of it.
     note : str
@@ -57,6 +59,7 @@ class Board:
     platform: str
     loader: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 1
     supported: bool = True
     note: str = ""
 

@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..accelerator import Accelerator
 from ..axi_arbiter import AxiArbiter
+from ..axi_slice import AxiSlice
 from ..bridge.bridge import HostBridge
 from ..config import Config
 from ..sdram.axi_sdram import AxiSdram
@@ -76,6 +77,8 @@ class BoardTop(wiring.Component):
         self.accelerator = Accelerator(config=config)
         self.bridge = HostBridge(bus_bytes=bus_bytes, clock_hz=clock_hz, baud=baud)
         self.arbiter = AxiArbiter(bus_bytes=bus_bytes, managers=2)
+        # Memory and bridge are at the pins, and the accelerator is all over the device.
+        self.bridge_slice, self.memory_slice = (AxiSlice(bus_bytes=bus_bytes) for _ in range(2))
         self.memory = AxiSdram(
             chip=chip, clock_hz=clock_hz, bus_bytes=bus_bytes, startup_us=startup_us
         )
@@ -86,9 +89,13 @@ class BoardTop(wiring.Component):
         m.submodules.bridge = bridge = self.bridge
         m.submodules.arbiter = arbiter = self.arbiter
         m.submodules.memory = memory = self.memory
+        m.submodules.bridge_slice = bridge_slice = self.bridge_slice
+        m.submodules.memory_slice = memory_slice = self.memory_slice
         wiring.connect(m, accelerator.memory, arbiter.managers[0])
-        wiring.connect(m, bridge.memory, arbiter.managers[1])
-        wiring.connect(m, arbiter.bus, memory.bus)
+        wiring.connect(m, bridge.memory, bridge_slice.manager)
+        wiring.connect(m, bridge_slice.bus, arbiter.managers[1])
+        wiring.connect(m, arbiter.bus, memory_slice.manager)
+        wiring.connect(m, memory_slice.bus, memory.bus)
         wiring.connect(m, bridge.control, accelerator.control)
         wiring.connect(m, memory.pins, wiring.flipped(self.sdram))
         m.d.comb += [bridge.rx.eq(self.rx), self.tx.eq(bridge.tx)]

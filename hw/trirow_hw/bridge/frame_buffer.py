@@ -14,7 +14,7 @@ __all__ = ["FrameBuffer"]
 class FrameBuffer(wiring.Component):
     """Ring of bytes in a block RAM; what was pushed counts from ``commit`` on.
 
-    A byte can be pushed every 2 cycles, and one comes out every 3 cycles. ``commit`` comes 3
+    A byte can be pushed every 2 cycles, and one comes out every 4 cycles. ``commit`` comes 3
     cycles after the last push or later.
 
     Parameters
@@ -71,8 +71,10 @@ class FrameBuffer(wiring.Component):
             m.d.sync += committed.eq(head)
 
         settled = Signal(memory.latency)  # cycles since the tail moved, as ones
-        m.d.comb += self.o.valid.eq(settled[-1] & (tail != committed))
-        m.d.sync += settled.eq(settled << 1 | 1)
+        m.d.sync += [
+            settled.eq(settled << 1 | 1),
+            self.o.valid.eq(settled[-1] & (tail != committed)),
+        ]
         with m.If(self.o.valid & self.o.ready):
-            m.d.sync += [tail.eq(tail + 1), settled.eq(0)]
+            m.d.sync += [tail.eq(tail + 1), settled.eq(0), self.o.valid.eq(0)]
         return m

@@ -21,7 +21,7 @@ class MemoryAccess(wiring.Component):
     """Write a stream of bytes to a memory, or read one from it.
 
     Bursts are cut where the address is a multiple of 512. One is on the way at a time; its data
-    take a cycle for each byte, reads as fast as ``o`` takes them, writes as fast as ``i`` gives
+    take 2 cycles for each byte, reads as fast as ``o`` takes them, writes as fast as ``i`` gives
     them. The responses of all bursts are awaited.
 
     Parameters
@@ -151,13 +151,16 @@ class MemoryAccess(wiring.Component):
             with m.If(writes | bus.rvalid):
                 m.next = "LANES"
 
+        # Two states for a lane, so that no stream enables all of the data register.
         with m.State("LANES"):
-            m.d.comb += [
-                self.i.ready.eq(writes & used),
-                self.o.valid.eq(~writes & used),
-                burst.moved.eq(~used | Mux(writes, self.i.valid, self.o.ready)),
-            ]
-            with m.If(burst.moved & (burst.lane == self._bus_bytes - 1)):
+            m.d.comb += self.o.valid.eq(~writes & used)
+            with m.If(~used | Mux(writes, self.i.valid, self.o.ready)):
+                m.next = "MOVE"
+
+        with m.State("MOVE"):
+            m.d.comb += [burst.moved.eq(1), self.i.ready.eq(writes & used)]
+            m.next = "LANES"
+            with m.If(burst.lane == self._bus_bytes - 1):
                 m.next = "END"
 
         with m.State("END"):

@@ -78,6 +78,8 @@ class UartReceiver(wiring.Component):
         bits = Signal(8, reset_less=True)
         left = Signal(3)
         m.d.comb += self.data.eq(bits)
+        # From registers: what a byte sets off is long enough.
+        m.d.sync += [self.valid.eq(0), self.error.eq(0)]
         with m.FSM():
             with m.State("IDLE"):
                 # The edge is seen half a cycle late on average, and a tick is used a cycle late.
@@ -101,7 +103,7 @@ class UartReceiver(wiring.Component):
 
             with m.State("STOP"):
                 with m.If(tick):
-                    m.d.comb += [self.valid.eq(line), self.error.eq(~line)]
+                    m.d.sync += [self.valid.eq(line), self.error.eq(~line)]
                     m.next = "IDLE"
                     with m.If(~line):
                         m.next = "BREAK"

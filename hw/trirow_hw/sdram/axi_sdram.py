@@ -9,6 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ..axi import AXI4, Burst, Response
+from ..block_memory import BlockQueue
 from ..queue import Queue
 from .chips import SdramChip
 from .controller import ReadBack, SdramController, WriteData, check_parameters
@@ -32,11 +33,11 @@ class AxiSdram(wiring.Component):
     served, the direction that was not served last is. Reads and writes of the same bytes need the
     manager to wait for the response, as AXI4 demands.
 
-    `QUEUED` bursts wait in each direction, beyond those that are served; WREADY is up only while a
-    burst whose address was taken lacks data. A write is answered when its last word is sent.
+    `QUEUED` bursts wait in each direction, beyond those that are served. Data may come before their
+    address. A write is answered when its last word is sent.
 
     With a row that is open and nothing under way, the first beat of a read is offered
-    ``11 + CAS latency + words of a beat - 1`` cycles after the address handshake; then a word of
+    ``12 + CAS latency + words of a beat - 1`` cycles after the address handshake; then a word of
     the chip a cycle. Throughput is that of the chip but for rows, direction and refresh, see
     `SdramController`.
 
@@ -152,21 +153,17 @@ class AxiSdram(wiring.Component):
     def _elaborate_read_data(self, m, controller):
         """Buffer what was read; return the beats that are not promised to a read."""
         depth = BUFFER_BYTES // self._bus_bytes
-        m.submodules.read_buffer = buffer = Queue(
-            ReadBack(self._bus_bytes), depth=depth, block_ram=True
-        )
-        bus, beat = self.bus, Signal(ReadBack(self._bus_bytes), reset_less=True)
+        m.submodules.read_buffer = buffer = BlockQueue(ReadBack(self._bus_bytes), depth=depth)
+        bus, beat = self.bus, buffer.o.payload
         m.d.comb += [
             buffer.i.payload.eq(controller.r),
             buffer.i.valid.eq(controller.r_valid),
-            buffer.o.ready.eq(~bus.rvalid | bus.rready),
+            bus.rvalid.eq(buffer.o.valid),
+            buffer.o.ready.eq(bus.rready),
             bus.rdata.eq(beat.data),
             bus.rlast.eq(beat.last),
             bus.rresp.eq(beat.response),
         ]
-        # The output of block RAM is slow, and rdata goes far.
-        with m.If(buffer.o.ready):
-            m.d.sync += [bus.rvalid.eq(buffer.o.valid), beat.eq(buffer.o.payload)]
         room = Signal(range(depth + 1), init=depth)
         self._read_taken = buffer.o.valid & buffer.o.ready
         return room
@@ -174,50 +171,53 @@ class AxiSdram(wiring.Component):
     def _elaborate_write_data(self, m, controller):
         """Buffer what is to be written; return the beats that are not promised to a write."""
         depth = BUFFER_BYTES // self._bus_bytes
-        m.submodules.write_buffer = buffer = Queue(
-            WriteData(self._bus_bytes), depth=depth, block_ram=True
-        )
+        m.submodules.write_buffer = buffer = BlockQueue(WriteData(self._bus_bytes), depth=depth)
+        # The controller's decision to take a beat is made late in a cycle.
+        m.submodules.write_beats = beats = Queue(WriteData(self._bus_bytes), depth=2)
         bus = self.bus
-        lacking = Signal(range(QUEUED + 1))  # bursts that lack data
-        taken = Signal()
         m.d.comb += [
             buffer.i.payload.data.eq(bus.wdata),
             buffer.i.payload.strobe.eq(bus.wstrb),
-            bus.wready.eq(buffer.i.ready & (lacking != 0)),
-            taken.eq(bus.wvalid & bus.wready),
-            buffer.i.valid.eq(taken),
+            bus.wready.eq(buffer.i.ready),
+            buffer.i.valid.eq(bus.wvalid),
         ]
-        connect(m, buffer.o, controller.w)
-        m.d.sync += lacking.eq(lacking + (bus.awvalid & bus.awready) - (taken & bus.wlast))
-        self._write_taken = taken
+        connect(m, buffer.o, beats.i)
+        connect(m, beats.o, controller.w)
+        self._write_taken = bus.wvalid & bus.wready
         return Signal(range(depth + 1), name="there")
 
     def _elaborate_choice(self, m, controller, reads, writes, room, there):
         """Choose the direction that was not served last, if both can be served."""
         access = controller.access
         read, write = reads.o.payload, writes.o.payload
-        read_ok, write_ok, choose_write = Signal(), Signal(), Signal()
+        take_read, take_write = Signal(), Signal()
+        loads, loaded = Signal(), Signal()
+        read_fits, write_fits = Signal(), Signal()
         m.d.comb += [
-            read_ok.eq(reads.o.valid & (room > read.more)),
-            write_ok.eq(writes.o.valid & (there > write.more)),
-            choose_write.eq(write_ok & ~(read_ok & access.payload.write)),
-            reads.o.ready.eq(~access.valid & read_ok & ~choose_write),
-            writes.o.ready.eq(~access.valid & choose_write),
+            read_fits.eq(reads.o.valid & (room > read.more)),
+            write_fits.eq(writes.o.valid & (there > write.more)),
+            loads.eq((take_read | take_write) & ~access.valid),
+            reads.o.ready.eq(take_read & ~access.valid),
+            writes.o.ready.eq(take_write & ~access.valid),
         ]
-        chosen = Signal()  # in the cycle before
-        m.d.sync += chosen.eq(0)
-        with m.If(~access.valid):
+        m.d.sync += loaded.eq(loads)
+        # A choice is made as soon as the one before counts, and waits for the controller.
+        with m.If(loads):
+            m.d.sync += [take_read.eq(0), take_write.eq(0)]
+        with m.Elif(~take_read & ~take_write & ~loaded):
             m.d.sync += [
-                access.valid.eq(read_ok | write_ok),
-                access.payload.segment.eq(Mux(choose_write, write, read)),
-                chosen.eq(read_ok | write_ok),
+                take_read.eq(read_fits & ~(write_fits & ~access.payload.write)),
+                take_write.eq(write_fits & ~(read_fits & access.payload.write)),
             ]
-            with m.If(read_ok | write_ok):
-                m.d.sync += access.payload.write.eq(choose_write)
+        with m.If(loads):
+            m.d.sync += [
+                access.valid.eq(1),
+                access.payload.segment.eq(Mux(take_write, write, read)),
+                access.payload.write.eq(take_write),
+            ]
         with m.Elif(access.ready):
             m.d.sync += access.valid.eq(0)
-        # The next choice is at least a cycle later, and sees the result.
-        promised = Mux(chosen, access.payload.segment.more + 1, 0)
+        promised = Mux(loaded, access.payload.segment.more + 1, 0)
         m.d.sync += [
             room.eq(room + self._read_taken - Mux(access.payload.write, 0, promised)),
             there.eq(there + self._write_taken - Mux(access.payload.write, promised, 0)),

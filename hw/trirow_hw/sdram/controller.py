@@ -122,9 +122,14 @@ class SdramController(wiring.Component):
         m = Module()
         t = self._timing
         # What the two halves, rows and columns, tell each other.
-        self._row_command = Signal(Command, init=Command.NOP)  # goes before a column's
-        self._row_address = Signal(len(self.pins.a))
-        self._row_bank = Signal(len(self.pins.ba))
+        # A row command is decided a cycle before it goes to the pins, where it comes before a
+        # column's, so that no decision about rows is in the path that moves the words.
+        self._row_command, self._row_command_next = (
+            Signal(Command, init=Command.NOP, name=f"row_command{n}") for n in ("", "_next")
+        )
+        self._row_none = Signal(init=1)  # the row command is NOP
+        self._row_address = Signal(len(self.pins.a), reset_less=True)
+        self._row_bank = Signal(len(self.pins.ba), reset_less=True)
         self._start = Signal()  # the next segment becomes the present one
         self._next = self.access.payload
         self._next_bank, self._next_row, self._next_position = self._divide(self._next.segment)
@@ -133,8 +138,11 @@ class SdramController(wiring.Component):
         self._may_start = Signal()
         self._beat_valid = Signal()  # the next beat to be written is in its register
         # Cycles until a precharge is allowed: after ACTIVATE and after the last WRITE of a segment.
-        self._ras = self._countdown(m, max(t.t_ras, t.t_rc - t.t_rp))
-        self._recovery = self._countdown(m, t.t_wr)
+        # What looks at them is a cycle late, and a row command another one.
+        self._ras_wait = max(0, max(t.t_ras, t.t_rc - t.t_rp) - 2)
+        self._recovery_wait = max(0, t.t_wr - 3)
+        self._ras = self._countdown(m, self._ras_wait, name="ras")
+        self._recovery = self._countdown(m, self._recovery_wait, name="recovery")
         self._elaborate_rows(m)
         self._elaborate_columns(m)
         m.d.comb += self.access.ready.eq(self._start)
@@ -147,9 +155,9 @@ class SdramController(wiring.Component):
         bank_end = beat_bits + self._chip.bank_bits
         return address[beat_bits:bank_end], address[bank_end:], address[:beat_bits]
 
-    def _countdown(self, m, cycles):
-        """Return a counter to be set to ``cycles - 1``, which stops at 0."""
-        counter = Signal(range(max(cycles, 2)), name=f"countdown{cycles}")
+    def _countdown(self, m, most, *, name):
+        """Return a counter to be set to ``most`` or less, which stops at 0."""
+        counter = Signal(range(most + 1), name=name)
         with m.If(counter != 0):
             m.d.sync += counter.eq(counter - 1)
         return counter
@@ -165,11 +173,15 @@ class SdramController(wiring.Component):
             read.addr.eq(self._next_bank),
             write.addr.eq(self._next_bank),
             write.data.eq(self._next_row),
-            self._row_bank.eq(self._next_bank),
             hit.eq(
                 (self._open.bit_select(self._next_bank, 1) & (read.data == self._next_row))
                 | (self._next.segment.response != 0)
             ),
+        ]
+        m.d.sync += [
+            self._row_command.eq(self._row_command_next),
+            self._row_none.eq(self._row_command_next == Command.NOP),
+            self._row_bank.eq(self._next_bank),
         ]
         self._hit, self._write_row = hit, write.en
         # Whether the row of the next segment, or all rows, may be closed. A cycle late, for speed:
@@ -199,8 +211,12 @@ class SdramController(wiring.Component):
 
     def _command(self, m, command, address=0, *, then, wait):
         """Give a row command, and wait before the next one; ``wait`` is its distance."""
-        m.d.comb += [self._row_command.eq(command), self._row_address.eq(address)]
-        m.d.sync += [self._wait.eq(wait - 1), self._waited.eq(wait == 1)]
+        m.d.comb += self._row_command_next.eq(command)
+        m.d.sync += [
+            self._row_address.eq(address),
+            self._wait.eq(wait - 1),
+            self._waited.eq(wait == 1),
+        ]
         m.next = then
 
     def _elaborate_startup(self, m):
@@ -218,7 +234,7 @@ class SdramController(wiring.Component):
         with m.State("SET_MODE"):
             with m.If(self._waited):
                 # Bursts of 1 word; bits 6 to 4 are the CAS latency.
-                m.d.comb += self._row_bank.eq(0)
+                m.d.sync += self._row_bank.eq(0)
                 self._command(m, Command.MODE, t.cas_latency << 4, then="LOOK_UP", wait=t.t_mrd)
                 m.d.sync += self.ready.eq(1)
 
@@ -240,12 +256,12 @@ class SdramController(wiring.Component):
                 self._command(m, Command.PRECHARGE, then="ACTIVATE", wait=t.t_rp)
         with m.State("ACTIVATE"):
             with m.If(self._waited):
-                # A segment starts a cycle before its first word.
-                wait = max(1, t.t_rcd - 1)
+                # Before a segment starts its predecessor has to have gone on behind this command.
+                wait = max(2, t.t_rcd)
                 self._command(m, Command.ACTIVATE, self._next_row, then="START", wait=wait)
                 m.d.comb += self._write_row.eq(1)
                 m.d.sync += [
-                    self._ras.eq(max(t.t_ras, t.t_rc - t.t_rp) - 1),
+                    self._ras.eq(self._ras_wait),
                     self._open.bit_select(self._next_bank, 1).eq(1),
                 ]
         with m.State("START"):
@@ -276,46 +292,57 @@ class SdramController(wiring.Component):
         left = Signal(len(segment.more) + word_bits, reset_less=True)
         write, final, active = (Signal(name=n, reset_less=True) for n in ("w", "final", "active"))
         response = Signal(2, reset_less=True)
-        issue, end, beat_end = Signal(), Signal(), Signal()
-        turnaround = self._countdown(m, self._timing.cas_latency + 1)
+        end = Signal(reset_less=True)  # none is left behind this one
+        whole = Signal(reset_less=True)  # this one ends its beat
+        issue = Signal()
+        turnaround = self._countdown(m, self._timing.cas_latency, name="turnaround")
         # No write starts as long as read data are on their way, and for a cycle after them.
         may_write = self._beat_valid & (turnaround == 0) & ~(self._running & ~write)
         m.d.comb += [
-            issue.eq(self._running & (self._row_command == Command.NOP)),
-            end.eq(left == 0),
-            beat_end.eq(left[:word_bits] == 0),
+            issue.eq(self._running & self._row_none),
             self._may_start.eq((~self._running | end) & (~self._next.write | may_write)),
             self.written.eq(issue & end & write & final),
             self.written_response.eq(response),
         ]
         with m.If(issue):
-            m.d.sync += [position.eq(position + 1), left.eq(left - 1)]
+            m.d.sync += [
+                position.eq(position + 1),
+                left.eq(left - 1),
+                end.eq(left == 1),
+                whole.eq(left[:word_bits] == 1 if word_bits else 1),
+            ]
             with m.If(~write):
                 m.d.sync += turnaround.eq(self._timing.cas_latency)
             with m.If(end):
                 m.d.sync += self._running.eq(0)
                 with m.If(write):
-                    m.d.sync += self._recovery.eq(self._timing.t_wr - 1)
+                    m.d.sync += self._recovery.eq(self._recovery_wait)
         with m.If(self._start):
             m.d.sync += [
                 self._running.eq(1),
                 self._bank.eq(self._next_bank),
                 position.eq(Cat(C(0, word_bits), self._next_position)),
                 left.eq(Cat(C((1 << word_bits) - 1, word_bits), segment.more)),
+                end.eq(0 if word_bits else segment.more == 0),
+                whole.eq(0 if word_bits else 1),
                 write.eq(self._next.write),
                 final.eq(segment.final),
                 response.eq(segment.response),
                 active.eq(segment.response == 0),
             ]
         reading, writing = issue & ~write, issue & write
+        # Of registers alone, as much depends on it.
+        writes = Signal()  # a segment is written
+        m.d.sync += writes.eq(Mux(self._start, self._next.write, writes & ~(self._row_none & end)))
+        m.d.comb += self.w.ready.eq(~self._beat_valid | (writes & self._row_none & whole))
         self._elaborate_commands(m, position, reading & active, writing & active)
-        self._elaborate_write_data(m, position, writing, beat_end)
+        self._elaborate_write_data(m, position, writing)
         tag = Signal(
             data.StructLayout({"lane": range(self._lanes), "beat_end": 1, "last": 1, "response": 2})
         )
         m.d.comb += [
             tag.lane.eq(position),
-            tag.beat_end.eq(beat_end),
+            tag.beat_end.eq(whole),
             tag.last.eq(end & final),
             tag.response.eq(response),
         ]
@@ -337,15 +364,14 @@ class SdramController(wiring.Component):
             m.d.comb += command.eq(Command.READ)
         with m.If(writing):
             m.d.comb += command.eq(Command.WRITE)
-        with m.If(self._row_command == Command.NOP):
+        with m.If(self._row_none):
             m.d.sync += [pins.a.eq(column), pins.ba.eq(self._bank)]
         m.d.sync += pins.dq_oe.eq(writing)
 
-    def _elaborate_write_data(self, m, position, writing, beat_end):
+    def _elaborate_write_data(self, m, position, writing):
         """Shift the words of a beat out of a register, which is filled before it is needed."""
         pins, chip_bytes = self.pins, self._chip.data_bytes
         beat = Signal(WriteData(self._bus_bytes), reset_less=True)
-        m.d.comb += self.w.ready.eq(~self._beat_valid | (writing & beat_end))
         with m.If(self.w.ready):
             m.d.sync += [beat.eq(self.w.payload), self._beat_valid.eq(self.w.valid)]
         with m.Elif(writing):

@@ -10,12 +10,12 @@ __all__ = ["LIMITS", "over_limits"]
 #: 64 bits: command queues are in it, each as wide as a unit's part of the descriptor; no buffer is.
 LIMITS: dict[str, dict[str, int]] = {
     "tiny": {
-        "LUT4": 14_370,
-        "CCU2C": 2_880,
-        "TRELLIS_FF": 16_570,
+        "LUT4": 11_570,
+        "CCU2C": 2_860,
+        "TRELLIS_FF": 20_670,
         "MULT18X18D": 20,
         "DP16KD": 21,
-        "TRELLIS_DPR16X4": 370,
+        "TRELLIS_DPR16X4": 345,
     },
     "ecp5-85f": {
         "LUT4": 22_300,

@@ -85,8 +85,9 @@ def route_ecp5(
     if constraints is not None:
         arguments += ["--lpf", constraints.name]
     arguments += ["--textcfg", text.name, "--report", report.name, "--freq", f"{target_mhz:g}"]
-    # With its default router the netlist of 128 multipliers was not done after 20 minutes.
-    arguments += ["--seed", str(seed), "--router", "router2", "--timing-allow-fail"]
+    # router2 does not come to an end with 128 multipliers: its conflicts become more and more.
+    arguments += ["--placer", device.placer, "--router", "router1"]
+    arguments += ["--seed", str(seed), "--timing-allow-fail"]
     run(tool, arguments, folder, log)
     fmax, path, usage = read_report(json.loads(report.read_text(encoding="utf-8")), device)
     return Routed(fmax, path, usage, text, tool, seed)

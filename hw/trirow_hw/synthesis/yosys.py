@@ -80,7 +80,7 @@ def synthesise_rtlil(source: str, folder: Path, *, name: str) -> Netlist:
         Name of the top module and of the files.
     """
     tool = find_yosys()
-    source = _without_brackets(_shallow_in_registers(source))
+    source = _without_brackets(source)
     (folder / f"{name}.il").write_text(source, encoding="utf-8")
     script = f"read_rtlil {name}.il\nsynth_ecp5 -top {name} -json {name}.json\n"
     (folder / f"{name}.ys").write_text(script, encoding="utf-8")
@@ -102,13 +102,3 @@ def _without_brackets(source: str) -> str:
     """
     name = r'\\[^\s"]*\[[^\s"]*'
     return re.sub(name, lambda match: match[0].translate(str.maketrans("[]", "<>")), source)
-
-
-def _shallow_in_registers(source: str) -> str:
-    """Keep memories of two places out of LUT RAM.
-
-    For four bits LUT RAM takes six LUTs, two of them for its write port, and could hold 16 places.
-    Registers and a multiplexer for two places take four.
-    """
-    memory = r"(?m)^( *)(memory width \d+ size 2 )"
-    return re.sub(memory, r'\1attribute \\ram_style "logic"\n\1\2', source)

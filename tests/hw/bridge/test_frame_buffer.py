@@ -41,7 +41,7 @@ def test_committed_bytes_come_out_and_others_never(seed):
     assert len(lost) == len(frames)
 
 
-def test_a_byte_every_three_cycles():
+def test_a_byte_every_four_cycles():
     dut = FrameBuffer(depth=64)
 
     async def testbench(ctx):
@@ -57,7 +57,7 @@ def test_a_byte_every_three_cycles():
         ctx.set(dut.commit, 0)
         assert await collect(ctx, dut.o, 30) == [*range(30)]
 
-    assert run(dut, testbench, max_cycles=300) <= 64 + 30 * 3 + 2
+    assert run(dut, testbench, max_cycles=300) <= 64 + 30 * 4 + 2
 
 
 @pytest.mark.parametrize("depth", [0, 1, 3, 100])

@@ -147,9 +147,9 @@ def test_both_directions():
     bench.run(bench.until_ready, traffic)
 
 
-@pytest.mark.parametrize(("chip", "latency"), [("IS42S16160G-7", 16), ("M12L64322A-6", 14)])
+@pytest.mark.parametrize(("chip", "latency"), [("IS42S16160G-7", 17), ("M12L64322A-6", 15)])
 def test_latency(chip, latency):
-    """As documented: 11 cycles, the CAS latency and the words of a beat after the first."""
+    """As documented: 12 cycles, the CAS latency and the words of a beat after the first."""
     bench = Bench(chip)
 
     async def traffic(ctx, driver):

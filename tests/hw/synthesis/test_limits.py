@@ -20,7 +20,6 @@ def test_limits_are_of_presets():
     assert set(LIMITS) <= set(PRESETS)
 
 
-@pytest.mark.slow
 def test_smallest_core_is_within_its_limits(tmp_path):
     try:
         find_yosys()
