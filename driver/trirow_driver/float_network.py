@@ -20,7 +20,6 @@ Floats are float32 when written; any floating type is read.
 """
 
 import os
-import secrets
 import zipfile
 import zlib
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trirow_driver.conv_layer import ConvLayer, quantise_conv
+from trirow_driver.files import replacing
 from trirow_driver.quantise import Quantisation, from_range
 
 __all__ = [
@@ -177,14 +177,8 @@ def save_npz(network: FloatNetwork, path: str | os.PathLike[str]) -> None:
         arrays[f"{layer.name}.pad"] = np.array(layer.pad, np.int32)
         arrays[f"{layer.name}.relu"] = np.array(layer.relu)
         arrays[f"{layer.name}.output_range"] = np.array(layer.output_range, np.float32)
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def quantise_network(network: FloatNetwork) -> list[ConvLayer]:
