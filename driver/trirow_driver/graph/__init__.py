@@ -2,6 +2,7 @@
 
 from trirow_driver.graph.arrange import Concat, Crop, Flatten, Permute, Reshape, Slice
 from trirow_driver.graph.detection import DetectionOutput, PriorBox
+from trirow_driver.graph.fold import fold
 from trirow_driver.graph.graph import LARGEST_TENSOR, Graph, GraphError, Node
 from trirow_driver.graph.matrix import Convolution, Deconvolution, InnerProduct
 from trirow_driver.graph.normalise import Lrn, Normalize, Softmax
@@ -53,4 +54,5 @@ __all__ = [
     "Slice",
     "Softmax",
     "Tanh",
+    "fold",
 ]
