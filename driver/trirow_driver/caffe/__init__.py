@@ -1,6 +1,7 @@
 """Networks of Caffe: prototxt, caffemodel and mean files. Needs protobuf (``trirow[caffe]``)."""
 
 from trirow_driver.caffe.blobs import blob_from_proto, blob_to_proto
+from trirow_driver.caffe.exporter import to_caffe
 from trirow_driver.caffe.files import (
     CaffeFileError,
     read_caffemodel,
@@ -23,6 +24,7 @@ __all__ = [
     "read_caffemodel",
     "read_mean",
     "read_prototxt",
+    "to_caffe",
     "write_caffemodel",
     "write_mean",
     "write_prototxt",
