@@ -21,8 +21,6 @@ __all__ = ["Work", "load_input", "load_network", "model_options", "network_work"
 
 #: Files of other frameworks, which cannot be read so far.
 _FOREIGN = {
-    ".caffemodel": "Caffe",
-    ".prototxt": "Caffe",
     ".onnx": "ONNX",
     ".tflite": "TensorFlow Lite",
 }
@@ -31,9 +29,17 @@ _OPTIONS = [
     click.option(
         "--model",
         type=click.Path(path_type=Path),
-        metavar="FILE.npz",
-        help="Network to simulate instead of a random layer: all its layers, each fed with what "
-        "the one before gave. It is quantised first. Needs --image.",
+        metavar="FILE",
+        help="Network to simulate instead of a random layer: a .prototxt of Caffe, or Trirow's own "
+        ".npz. All its layers are run, each fed with what the one before gave. It is quantised "
+        "first. Needs --image.",
+    ),
+    click.option(
+        "--weights",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        show_default="the .caffemodel beside the .prototxt",
+        help="Trained values of a network of Caffe.",
     ),
     click.option("--layer", metavar="NAME", help="Only this layer of the model."),
     click.option(
@@ -62,7 +68,7 @@ _OPTIONS = [
     click.option(
         "--channels",
         type=click.Choice(list(CHANNELS)),
-        show_default="grey for models of one channel, else rgb",
+        show_default="grey for models of one channel, bgr for those of Caffe, else rgb",
         help="Order of the channels that the model expects.",
     ),
 ]
@@ -97,7 +103,8 @@ def load_network(path: Path) -> FloatNetwork:
     foreign = _FOREIGN.get(path.suffix.lower())
     if foreign is not None:
         raise InputError(
-            f"{path}: networks of {foreign} cannot be read so far; --model takes Trirow's own .npz"
+            f"{path}: networks of {foreign} cannot be read so far; --model takes Caffe's .prototxt "
+            "and Trirow's own .npz"
         )
     try:
         return load_npz(path)

@@ -17,6 +17,7 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from trirow.caffe_model import SUFFIXES, caffe_work
 from trirow.layer_options import LAYER_OPTIONS, layer_case, layer_options
 from trirow.model_options import Work, load_input, load_network, model_options, network_work
 from trirow.options import (
@@ -74,6 +75,7 @@ Examples:
   trirow sim --config ecp5-85f --set bus_bytes=16 --json result.json
   trirow sim --vcd waves.vcd
   trirow sim --model examples/digits/weights.npz --image examples/digits/images/digit_7.png
+  trirow sim --model examples/digits/digits.prototxt --image examples/digits/images/digit_7.png
   trirow sim --board ulx3s-85f --port /dev/ttyUSB0
   trirow sim --board ulx3s-25f --port simulated
 """,
@@ -105,6 +107,7 @@ def sim(
     ctx: click.Context,
     /,
     model: Path | None,
+    weights: Path | None,
     layer: str | None,
     image: Path | None,
     input_shape: tuple[int, int, int] | None,
@@ -157,9 +160,7 @@ def sim(
         work = _random(ctx, random_layer)
     else:
         assert image is not None
-        network = load_network(model)
-        values = load_input(network, image, input_shape, mean, scale, channels)
-        work = network_work(model, network, values, layer)
+        work = _network(model, weights, image, layer, (input_shape, mean, scale, channels))
     seed = random_layer["seed"]
     if board is not None and port is not None:
         if ctx.get_parameter_source("clock_mhz") is ParameterSource.DEFAULT:
@@ -183,6 +184,23 @@ def sim(
         save_json(json_file, run.report.to_dict())
     if not run.ok:
         raise FailedRun(_mismatch(run))
+
+
+def _network(
+    model: Path,
+    weights: Path | None,
+    image: Path,
+    layer: str | None,
+    picture: tuple[tuple[int, int, int] | None, tuple[float, ...], float, str | None],
+) -> Work:
+    """Return the layers of a network in a file; ``picture``: how the image becomes its input."""
+    if model.suffix.lower() in SUFFIXES:
+        return caffe_work(model, weights, image, *picture, layer)
+    if weights is not None:
+        raise click.UsageError("--weights goes with a .prototxt.")
+    network = load_network(model)
+    values = load_input(network, image, *picture)
+    return network_work(model, network, values, layer)
 
 
 def _check_combination(ctx: click.Context, model: Path | None, image: Path | None) -> None:

@@ -63,7 +63,7 @@ class PostProcess(wiring.Component):
     fit; more are lost, and a pass waits for them for ever. A column of the reader enters the queue
     only when as many passes that took kept sums and kept none have ended as are before its own
     pass, so it cannot come between kept sums. Of passes that are here or in the sequencer's queue,
-    5 together, a number of 3 bits tells them apart.
+    6 together, a number of 3 bits tells them apart.
 
     Throughput a column a cycle; every other cycle with ``combine``; a column each 4 cycles with
     ``partial_out`` (fewer where 4 bytes of its lanes fill fewer outputs). Latency from ``done`` to

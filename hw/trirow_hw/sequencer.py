@@ -41,9 +41,9 @@ _PARTS = {
 
 TABLE_BYTES = TABLE_ENTRIES * TABLE_ENTRY_BYTES
 
-#: Passes that each unit can be told of in advance. One is enough, since the next one waits whole in
-#: the sequencer; each costs a register for every bit of a descriptor.
-PASS_QUEUE = 1
+#: Passes that each unit can be told of in advance: one in the register that it reads, the others
+#: in front of that.
+PASS_QUEUE = 2
 
 
 class Sequencer(wiring.Component):
@@ -225,7 +225,9 @@ class Sequencer(wiring.Component):
         }
         queues = []
         for name, shape in _PARTS.items():
-            m.submodules[f"{name}_queue"] = queue = Queue(shape, depth=PASS_QUEUE)
+            m.submodules[f"{name}_queue"] = queue = Queue(
+                shape, depth=PASS_QUEUE - 1, registered=True
+            )
             fill(queue.i.payload, shape, name)
             wiring.connect(m, queue.o, wiring.flipped(getattr(self, name)))
             queues.append((queue, wanted.get(name, 1)))
