@@ -10,7 +10,7 @@ import numpy.typing as npt
 from trirow.model_options import Work
 from trirow.options import InputError
 from trirow_driver.graph import Graph, Softmax
-from trirow_driver.picture import CHANNELS, load_picture
+from trirow_driver.picture import CHANNELS, PictureError, load_picture
 from trirow_driver.quantised_net import QuantisedNet, quantise_graph
 
 __all__ = ["SUFFIXES", "caffe_work"]
@@ -58,11 +58,10 @@ def caffe_work(
         values = _picture(image, extents, mean, scale, channels)
         feeds = {tensor: np.ascontiguousarray(values.transpose(0, 3, 1, 2))}
         net = quantise_graph(graph, [feeds])
+    except PictureError as error:
+        raise InputError(str(error)) from error
     except ValueError as error:
-        text = str(error)
-        raise InputError(
-            text if text.startswith((str(model), str(image))) else f"{model}: {text}"
-        ) from error
+        raise InputError(f"{model}: {error}") from error
     if not net.nodes:
         raise InputError(f"{model}: the accelerator has no layer of it: {net.host[0].reason}")
     if name is None:
@@ -72,14 +71,17 @@ def caffe_work(
 
 def _graph(model: Path, weights: Path | None, shape: tuple[int, int, int] | None) -> Graph:
     try:
-        from trirow_driver.caffe import load_caffe  # an extra
+        from trirow_driver.caffe import CaffeFileError, load_caffe  # an extra
     except ImportError as error:
         raise InputError(
             f"{model}: networks of Caffe need protobuf: pip install 'trirow[caffe]'"
         ) from error
     if model.suffix.lower() == ".caffemodel":
         model, weights = model.with_suffix(".prototxt"), model
-    graph = load_caffe(model, weights or _beside(model)).graph
+    try:
+        graph = load_caffe(model, weights or _beside(model)).graph
+    except CaffeFileError as error:
+        raise InputError(str(error)) from error
     if len(graph.inputs) != 1:
         raise ValueError(f"must have one input for a picture, not {len(graph.inputs)}")
     ((tensor, extents),) = graph.inputs.items()
@@ -151,4 +153,5 @@ def _one_layer(
     slices = {t: part for t, part in slices.items() if t not in features}
     if node.output in net.slices:
         slices[node.output] = net.slices[node.output]
-    return Work(model.stem, [node], features, slices)
+    classifies = node is net.nodes[-1] and _classifies(net)
+    return Work(model.stem, [node], features, slices, classifies)

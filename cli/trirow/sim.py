@@ -50,7 +50,17 @@ from trirow_sim.simulate import RunError, Simulation, simulate_graph
 __all__ = ["sim"]
 
 #: Options that say how a network is run.
-_NETWORK = ("layer", "image", "input_shape", "mean", "scale", "channels", "jobs", "scheduler")
+_NETWORK = (
+    "weights",
+    "layer",
+    "image",
+    "input_shape",
+    "mean",
+    "scale",
+    "channels",
+    "jobs",
+    "scheduler",
+)
 #: Options that a board decides, or does not offer.
 _NOT_ON_BOARD = {
     "config_name": "--config",

@@ -98,6 +98,13 @@ class QuantisedNet:
         real = dequantise(values, q).transpose(0, 3, 1, 2)
         return np.ascontiguousarray(real).reshape(-1, *self.graph.shapes[tensor][1:])
 
+    def read(self, maps: Mapping[str, _Int8], tensor: str) -> _Int8:
+        """Return a feature map, which may be channels of another, of those that are there."""
+        part = self.slices.get(tensor)
+        if tensor in maps or part is None:
+            return maps[tensor]
+        return maps[part.whole][..., part.first : part.first + part.channels]
+
     def finish(self, feeds: Mapping[str, _Floats], maps: Mapping[str, _Int8]) -> dict[str, _Floats]:
         """Compute on the host what is behind the accelerator.
 
@@ -117,8 +124,8 @@ class QuantisedNet:
 
         def read(name: str) -> _Floats:
             source = self.same.get(name, name)
-            if name not in values and source in maps:
-                values[name] = self.real(name, maps[source])
+            if name not in values and source in self.quantisations:
+                values[name] = self.real(name, self.read(maps, source))
             return values[name]
 
         for step in self.host:
@@ -129,15 +136,9 @@ class QuantisedNet:
     def golden(self, feeds: Mapping[str, _Floats]) -> tuple[dict[str, _Int8], dict[str, _Floats]]:
         """Return what golden computes: all feature maps, and the outputs of the graph."""
         maps = self.features(feeds)
-
-        def read(name: str) -> _Int8:
-            part = self.slices.get(name)
-            if name in maps or part is None:
-                return maps[name]
-            return maps[part.whole][..., part.first : part.first + part.channels]
-
         for node in self.nodes:
-            maps[node.output] = node.layer.golden(*map(read, node.inputs))
+            inputs = [self.read(maps, name) for name in node.inputs]
+            maps[node.output] = node.layer.golden(*inputs)
             part = self.slices.get(node.output)
             if part is not None:
                 batch, rows, columns, _ = maps[node.output].shape
@@ -233,7 +234,7 @@ class _Quantiser:
             except OnHost as error:
                 self.host.append(HostStep(node, str(error)))
         read = {name for node in self.nodes for name in (*node.inputs, node.output)}
-        read |= {part.whole for part in self.slices.values()}
+        read |= {part.whole for part in self.slices.values()} | set(self.slices)
         return QuantisedNet(
             self.graph,
             tuple(self.nodes),

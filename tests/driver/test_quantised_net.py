@@ -146,6 +146,21 @@ def test_what_reads_the_host_is_on_the_host(rng):
         assert signal_to_noise(exact, outputs[name]) > 30
 
 
+def test_outputs_that_are_channels_of_others(rng):
+    graph = Graph(
+        {"x": SHAPE},
+        [
+            Node("conv", convolution(rng, 4, 6), ("x",), ("a",)),
+            Node("cut", Slice(2, (1,)), ("a",), ("b", "c")),
+            Node("sig", Sigmoid(), ("c",), ("d",)),
+        ],
+    )
+    batches = images(rng)
+    _, outputs = quantise_graph(graph, batches).golden(batches[0])
+    for name, exact in graph.compute(batches[0]).items():
+        assert signal_to_noise(exact, outputs[name]) > 30
+
+
 def test_nothing_to_calibrate_with(rng):
     with pytest.raises(ValueError, match="calibration needs one image or more"):
         quantise_graph(branches(rng), [])
