@@ -18,12 +18,12 @@ LIMITS: dict[str, dict[str, int]] = {
         "TRELLIS_DPR16X4": 345,
     },
     "ecp5-85f": {
-        "LUT4": 22_300,
-        "CCU2C": 4_950,
-        "TRELLIS_FF": 29_000,
-        "MULT18X18D": 144,
-        "DP16KD": 150,
-        "TRELLIS_DPR16X4": 410,
+        "LUT4": 16_000,
+        "CCU2C": 4_620,
+        "TRELLIS_FF": 30_220,
+        "MULT18X18D": 136,
+        "DP16KD": 144,
+        "TRELLIS_DPR16X4": 373,
     },
 }
 
