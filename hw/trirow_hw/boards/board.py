@@ -76,6 +76,7 @@ class Board:
 
 #: What 24 thousand LUTs cost: a bus as wide as the memory is.
 _25F = {"bus_bytes": 2}
+_NOT_PLACED = "takes 88 % of the LUTs: nextpnr has not placed it so far"
 #: What all sizes of the ULX3S have.
 _ULX3S: dict[str, Any] = {
     "family": "ecp5",
@@ -119,6 +120,7 @@ _BOARDS = [
         clock_mhz=80,
         platform="ulx3s.ULX3S_25F_Platform",
         **_ULX3S,
+        note=_NOT_PLACED,
     ),
     Board(
         "icesugar-pro",
@@ -133,6 +135,7 @@ _BOARDS = [
         chips=("IS42S16160B-7",),
         platform="icesugar_pro.ICESugarProPlatform",
         loader=("--cable", "cmsisdap"),
+        note=_NOT_PLACED,
     ),
     Board(
         "colorlight-5a75b",
