@@ -142,16 +142,8 @@ def _one_layer(
         raise InputError(f"{model}: {text}")
     node = nodes[name]
     maps, _ = net.golden(feeds)
-    features = {}
-    for tensor in node.inputs:
-        part = net.slices.get(tensor)
-        if tensor in maps:
-            features[tensor] = maps[tensor]
-        elif part is not None:
-            features[part.whole] = maps[part.whole]
-    slices = {t: part for t, part in net.slices.items() if part.whole in features}
-    slices = {t: part for t, part in slices.items() if t not in features}
-    if node.output in net.slices:
-        slices[node.output] = net.slices[node.output]
+    slices = {t: net.slices[t] for t in (*node.inputs, node.output) if t in net.slices}
+    roots = [slices[t].whole if t in slices else t for t in node.inputs]
+    features = {root: maps[root] for root in roots}
     classifies = node is net.nodes[-1] and _classifies(net)
     return Work(model.stem, [node], features, slices, classifies)

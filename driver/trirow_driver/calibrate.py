@@ -1,16 +1,18 @@
-"""The range of a tensor from its values over calibration data."""
+"""Ranges of tensors from their values over calibration data."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trirow_driver.graph import Graph
 from trirow_driver.quantise import Quantisation, dequantise, from_range, quantise
 
-__all__ = ["METHODS", "Calibrator", "signal_to_noise"]
+__all__ = ["METHODS", "Calibrator", "calibrate", "signal_to_noise"]
 
 #: How a range can be chosen, the default first.
 METHODS = ("mse", "percentile", "minmax")
@@ -154,6 +156,34 @@ class Calibrator:
             if tried:
                 ends[end] = tried[int(np.argmin(errors))]
         return ends[0], ends[1]
+
+
+def calibrate(
+    graph: Graph, batches: Iterable[Mapping[str, npt.NDArray[np.float32]]]
+) -> dict[str, Calibrator]:
+    """Return the values that each tensor takes.
+
+    Parameters
+    ----------
+    graph : Graph
+    batches : iterable of mapping of str to float array
+        Inputs of the graph, one after the other.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or a value is not finite.
+    """
+    found = {name: Calibrator() for name in graph.shapes}
+    any_batch = False
+    for feeds in batches:
+        any_batch = True
+        for name, values in graph.compute(feeds, graph.shapes).items():
+            if values.size:
+                found[name].add(values)
+    if not any_batch:
+        raise ValueError("calibration needs one image or more")
+    return found
 
 
 def signal_to_noise(reference: _Floats, values: _Floats) -> float:

@@ -15,8 +15,8 @@ from trirow_driver.graph import (
     Convolution,
     Eltwise,
     InnerProduct,
-    MaxPool,
     Operation,
+    Pool,
     Prelu,
     Relu,
 )
@@ -58,7 +58,7 @@ def can_follow(operation: Operation, activation: Operation) -> bool:
     if isinstance(operation, Convolution | InnerProduct):
         return isinstance(activation, ACTIVATIONS)
     plain = isinstance(activation, Relu) and activation.negative_slope == 0
-    return plain and isinstance(operation, MaxPool | Eltwise)
+    return plain and isinstance(operation, Pool | Eltwise)
 
 
 def layer_of(
@@ -95,7 +95,7 @@ def layer_of(
             # From the order of Caffe's features, CHW, which the convolution takes for NHWC.
             kernels = weights.reshape(-1, channels, rows, columns)
             return _convolution(name, kernels, bias, {}, activation, around)
-        case MaxPool():
+        case Pool():
             return _pool(name, operation, activation, around)
         case Eltwise():
             return _combine(name, operation, activation, around)
@@ -132,9 +132,7 @@ def _convolution(
     return replace(layer, negative_multiplier=negative)
 
 
-def _pool(
-    name: str, pool: MaxPool, activation: Operation | None, around: Surroundings
-) -> PoolLayer:
+def _pool(name: str, pool: Pool, activation: Operation | None, around: Surroundings) -> PoolLayer:
     q = around.inputs[0]
     return PoolLayer(
         name,

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from trirow_driver.calibrate import METHODS, Calibrator
+from trirow_driver.calibrate import METHODS, calibrate
+from trirow_driver.feature_maps import FeatureMaps
 from trirow_driver.graph import (
     Concat,
     Flatten,
     Graph,
-    MaxPool,
+    Pool,
     Reshape,
     Slice,
     fold,
@@ -26,7 +27,7 @@ from trirow_driver.plan import Slice as Part
 from trirow_driver.pool_layer import CopyLayer
 from trirow_driver.quantise import Quantisation, dequantise, from_range, quantise
 
-__all__ = ["HostStep", "QuantisedNet", "calibrate", "quantise_graph"]
+__all__ = ["HostStep", "QuantisedNet", "quantise_graph"]
 
 _Int8 = npt.NDArray[np.int8]
 _Floats = npt.NDArray[np.float32]
@@ -98,13 +99,6 @@ class QuantisedNet:
         real = dequantise(values, q).transpose(0, 3, 1, 2)
         return np.ascontiguousarray(real).reshape(-1, *self.graph.shapes[tensor][1:])
 
-    def read(self, maps: Mapping[str, _Int8], tensor: str) -> _Int8:
-        """Return a feature map, which may be channels of another, of those that are there."""
-        part = self.slices.get(tensor)
-        if tensor in maps or part is None:
-            return maps[tensor]
-        return maps[part.whole][..., part.first : part.first + part.channels]
-
     def finish(self, feeds: Mapping[str, _Floats], maps: Mapping[str, _Int8]) -> dict[str, _Floats]:
         """Compute on the host what is behind the accelerator.
 
@@ -121,11 +115,12 @@ class QuantisedNet:
             Outputs of the graph.
         """
         values = {name: np.asarray(array, np.float32) for name, array in feeds.items()}
+        written = FeatureMaps(maps, self.slices)
 
         def read(name: str) -> _Floats:
             source = self.same.get(name, name)
             if name not in values and source in self.quantisations:
-                values[name] = self.real(name, self.read(maps, source))
+                values[name] = self.real(name, written.read(source))
             return values[name]
 
         for step in self.host:
@@ -135,43 +130,10 @@ class QuantisedNet:
 
     def golden(self, feeds: Mapping[str, _Floats]) -> tuple[dict[str, _Int8], dict[str, _Floats]]:
         """Return what golden computes: all feature maps, and the outputs of the graph."""
-        maps = self.features(feeds)
+        maps = FeatureMaps(self.features(feeds), self.slices)
         for node in self.nodes:
-            inputs = [self.read(maps, name) for name in node.inputs]
-            maps[node.output] = node.layer.golden(*inputs)
-            part = self.slices.get(node.output)
-            if part is not None:
-                batch, rows, columns, _ = maps[node.output].shape
-                empty = np.zeros((batch, rows, columns, self.shapes[part.whole][2]), np.int8)
-                whole = maps.setdefault(part.whole, empty)
-                whole[..., part.first : part.first + part.channels] = maps[node.output]
-        return maps, self.finish(feeds, maps)
-
-
-def calibrate(graph: Graph, batches: Iterable[Mapping[str, _Floats]]) -> dict[str, Calibrator]:
-    """Return the values that each tensor takes.
-
-    Parameters
-    ----------
-    graph : Graph
-    batches : iterable of mapping of str to float array
-        Inputs of the graph, one after the other.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or a value is not finite.
-    """
-    found = {name: Calibrator() for name in graph.shapes}
-    any_batch = False
-    for feeds in batches:
-        any_batch = True
-        for name, values in graph.compute(feeds, graph.shapes).items():
-            if values.size:
-                found[name].add(values)
-    if not any_batch:
-        raise ValueError("calibration needs one image or more")
-    return found
+            maps.write(node.output, node.layer.golden(*map(maps.read, node.inputs)))
+        return maps.known, self.finish(feeds, maps.known)
 
 
 def quantise_graph(
@@ -255,7 +217,7 @@ class _Quantiser:
             return name
 
         for node in self.graph.nodes:
-            if isinstance(node.operation, MaxPool | Concat | Slice | Flatten | Reshape):
+            if isinstance(node.operation, Pool | Concat | Slice | Flatten | Reshape):
                 first = find(node.inputs[0])
                 for name in (*node.inputs[1:], *node.outputs):
                     other = find(name)
@@ -302,7 +264,7 @@ class _Quantiser:
             tuple(self.quantisations[name] for name in sources),
             self.quantisations[output],
         )
-        if isinstance(operation, MaxPool) and activation is not None:
+        if isinstance(operation, Pool) and activation is not None:
             # The pool's quantisation is its input's.
             self.quantisations[output] = around.inputs[0]
         layer = layer_of(node.name, operation, activation, around)

@@ -11,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from trirow_driver.device import Device
+from trirow_driver.feature_maps import FeatureMaps
 from trirow_driver.layer import Layer
 from trirow_driver.program import INPUT, Node, Slice, chain
 from trirow_hw.config import Config
 from trirow_sim.accelerate import Accelerated, RunError, accelerate
 from trirow_sim.compare import Comparison, compare_output
 from trirow_sim.engines import ENGINES, ON_HOST, EngineChoice
-from trirow_sim.graph import FeatureMaps, divide, golden_graph, golden_outputs, run_on_host
+from trirow_sim.graph import divide, golden_graph, golden_outputs, run_on_host
 from trirow_sim.layer_reports import host_report
 from trirow_sim.memory import MEMORY_MODELS
 from trirow_sim.report import NetworkReport

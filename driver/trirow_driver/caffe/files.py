@@ -27,14 +27,14 @@ __all__ = [
     "write_prototxt",
 ]
 
-Path_ = str | os.PathLike[str]
+_PathLike = str | os.PathLike[str]
 
 
 class CaffeFileError(ValueError):
     """A file of Caffe is wrong; the message is one line that names the file, and layer or field."""
 
 
-def read_prototxt(path: Path_) -> Any:
+def read_prototxt(path: _PathLike) -> Any:
     """Read the text of a network.
 
     Parameters
@@ -59,7 +59,7 @@ def read_prototxt(path: Path_) -> Any:
     return net
 
 
-def read_caffemodel(path: Path_) -> Any:
+def read_caffemodel(path: _PathLike) -> Any:
     """Read a trained network.
 
     Returns
@@ -79,7 +79,7 @@ def read_caffemodel(path: Path_) -> Any:
     return net
 
 
-def read_mean(path: Path_) -> Blob:
+def read_mean(path: _PathLike) -> Blob:
     """Read a mean image (binaryproto).
 
     Returns
@@ -99,7 +99,7 @@ def read_mean(path: Path_) -> Blob:
     return blob
 
 
-def write_prototxt(path: Path_, net: Any) -> None:
+def write_prototxt(path: _PathLike, net: Any) -> None:
     """Write the text of a network, without blobs; the file appears whole or not at all."""
     text = message("NetParameter")()
     text.CopyFrom(net)
@@ -108,23 +108,23 @@ def write_prototxt(path: Path_, net: Any) -> None:
     _write(path, text_format.MessageToString(text).encode("utf-8"))
 
 
-def write_caffemodel(path: Path_, net: Any) -> None:
+def write_caffemodel(path: _PathLike, net: Any) -> None:
     """Write a network with its blobs; the file appears whole or not at all."""
     _write(path, net.SerializeToString(deterministic=True))
 
 
-def write_mean(path: Path_, blob: Blob) -> None:
+def write_mean(path: _PathLike, blob: Blob) -> None:
     """Write a mean image (binaryproto); the file appears whole or not at all."""
     _write(path, blob_to_proto(blob, legacy=True).SerializeToString(deterministic=True))
 
 
-def _write(path: Path_, content: bytes) -> None:
+def _write(path: _PathLike, content: bytes) -> None:
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
 @contextmanager
-def named(path: Path_, layer: str | None = None) -> Iterator[None]:
+def named(path: _PathLike, layer: str | None = None) -> Iterator[None]:
     """Turn whatever reading a file can end with into one line that names the file, and the layer.
 
     Raises

@@ -66,7 +66,8 @@ def load_caffe(
         layers = layers_of(net)
         inputs = inputs_of(net, layers)
         last = {top: layer for layer in layers for top in layer.tops}
-    tensors = {name: f"{name}@" if name in last else name for name in inputs}
+    fed = {name: f"{name}@" if name in last else name for name in inputs}
+    tensors = dict(fed)  # what each blob is at present
     nodes, params = [], {}
     for layer in layers:
         with named(prototxt, layer.name):
@@ -81,7 +82,7 @@ def load_caffe(
             tensors[top] = top if last[top] is layer else f"{top}@{layer.name}"
         nodes.append(Node(layer.name, operation, reads, tuple(tensors[t] for t in layer.tops)))
     with named(prototxt):
-        shapes = {f"{name}@" if name in last else name: shape for name, shape in inputs.items()}
+        shapes = {fed[name]: shape for name, shape in inputs.items()}
         return CaffeNet(Graph(shapes, nodes), tuple(layers), params)
 
 

@@ -10,7 +10,7 @@ from trirow_driver.blob import Blob
 from trirow_driver.caffe.blobs import blob_from_proto
 from trirow_driver.caffe.messages import V1_TYPES
 
-__all__ = ["CaffeLayer", "blobs_of", "inputs_of", "layers_of"]
+__all__ = ["CaffeLayer", "blobs_of", "inputs_of", "layers_of", "read_blobs"]
 
 _TEST = 1
 #: Layers that feed a network.

@@ -29,6 +29,7 @@ from trirow_driver.graph import (
     Normalize,
     Operation,
     Permute,
+    Pool,
     Power,
     Prelu,
     PriorBox,
@@ -142,7 +143,7 @@ def _pool(layer: CaffeLayer, blobs: Sequence[Blob]) -> Operation:
     param = layer.message.pooling_param
     if param.pool not in (0, 1):
         raise ValueError("pool must be MAX or AVE, not STOCHASTIC")
-    kind: type[MaxPool] = AveragePool if param.pool else MaxPool
+    kind: type[Pool] = AveragePool if param.pool else MaxPool
     if param.global_pooling:
         return kind(None)
     kernel, ceil = _pair(param, "kernel_size", "kernel", None), bool(param.round_mode == 0)

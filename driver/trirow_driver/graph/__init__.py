@@ -19,7 +19,7 @@ from trirow_driver.graph.pointwise import (
     Sigmoid,
     Tanh,
 )
-from trirow_driver.graph.pool import AveragePool, MaxPool
+from trirow_driver.graph.pool import AveragePool, MaxPool, Pool
 
 __all__ = [
     "LARGEST_TENSOR",
@@ -44,6 +44,7 @@ __all__ = [
     "Normalize",
     "Operation",
     "Permute",
+    "Pool",
     "Power",
     "Prelu",
     "PriorBox",

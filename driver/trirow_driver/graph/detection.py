@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from trirow_driver.graph.operation import Floats, Operation, Shape, check_axes, elements
+from trirow_driver.graph.operation import Floats, Operation, Shape, check_features, elements
 from trirow_golden import float32
 
 __all__ = ["DetectionOutput", "PriorBox"]
@@ -41,7 +41,7 @@ class PriorBox(Operation):
     def infer(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
         """Return (1, 2, 4 * boxes)."""
         for shape in shapes:
-            check_axes(shape)
+            check_features(shape)
         (one,) = self._boxes((1, 1), (1, 1))
         return ((1, 2, one.shape[2] * shapes[0][2] * shapes[0][3]),)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import trirow_golden
 from trirow_driver.graph.operation import (
@@ -11,7 +13,7 @@ from trirow_driver.graph.operation import (
     Operation,
     Shape,
     axis_from_front,
-    check_axes,
+    check_features,
     check_size,
     elements,
     parameter,
@@ -22,7 +24,49 @@ __all__ = ["Convolution", "Deconvolution", "InnerProduct"]
 
 
 @dataclass(frozen=True, eq=False)
-class Convolution(Operation):
+class _Kernels(Operation):
+    """What convolution and deconvolution have in common."""
+
+    weights: Floats
+    bias: Floats | None = None
+    stride: tuple[int, int] = (1, 1)
+    pad: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    group: int = 1
+
+    def __post_init__(self) -> None:
+        parameter(self, "weights", "bias")
+        if self.weights.ndim != 4 or not self.weights.size:
+            raise ValueError(
+                f"weights must have four axes, none empty, not shape {self.weights.shape}"
+            )
+        if self.group < 1 or self.weights.shape[0] % self.group:
+            raise ValueError(
+                f"group must divide the first axis of {self.weights.shape}, not {self.group}"
+            )
+        _check_bias(self.bias, self.filters)
+        for name, least in (("stride", 1), ("dilation", 1), ("pad", 0)):
+            values = getattr(self, name)
+            if min(values) < least:
+                raise ValueError(f"{name} must be at least {least}, not {values}")
+
+    @property
+    @abstractmethod
+    def filters(self) -> int:
+        """Number K of output channels."""
+
+    @property
+    def kernel(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.weights.shape[2], self.weights.shape[3]
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        """What golden's functions take besides weights and bias."""
+        return {name: getattr(self, name) for name in ("stride", "pad", "dilation", "group")}
+
+
+class Convolution(_Kernels):
     """Convolve a feature map with kernels.
 
     Parameters
@@ -39,27 +83,16 @@ class Convolution(Operation):
         Groups of channels.
     """
 
-    weights: Floats
-    bias: Floats | None = None
-    stride: tuple[int, int] = (1, 1)
-    pad: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
-    group: int = 1
-
-    def __post_init__(self) -> None:
-        parameter(self, "weights", "bias")
-        _check_weights(self)
-
     @property
-    def kernel(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.weights.shape[2], self.weights.shape[3]
+    def filters(self) -> int:
+        """Number K of output channels."""
+        return int(self.weights.shape[0])
 
     def infer(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
         """Return (N, K, OH, OW)."""
         (shape,) = shapes
-        check_axes(shape)
-        filters, channels = self.weights.shape[:2]
+        check_features(shape)
+        channels = self.weights.shape[1]
         if shape[1] != channels * self.group:
             raise ValueError(
                 f"input must have {channels * self.group} channels, {channels} in each of "
@@ -68,20 +101,11 @@ class Convolution(Operation):
         size = trirow_golden.output_size(
             (shape[2], shape[3]), self.kernel, self.stride, self.pad, self.dilation
         )
-        return ((shape[0], filters, *size),)
+        return ((shape[0], self.filters, *size),)
 
     def compute(self, inputs: Sequence[Floats]) -> tuple[Floats, ...]:
         """Return the convolution."""
-        y = float32.convolution(
-            inputs[0],
-            self.weights,
-            self.bias,
-            stride=self.stride,
-            pad=self.pad,
-            dilation=self.dilation,
-            group=self.group,
-        )
-        return (y,)
+        return (float32.convolution(inputs[0], self.weights, self.bias, **self._options),)
 
     def macs(self, shapes: Sequence[Shape]) -> int:
         """Return the multiplications, those with padding among them."""
@@ -89,8 +113,7 @@ class Convolution(Operation):
         return elements(out) * elements(self.weights.shape[1:])
 
 
-@dataclass(frozen=True, eq=False)
-class Deconvolution(Operation):
+class Deconvolution(_Kernels):
     """Transposed convolution.
 
     Parameters
@@ -105,46 +128,26 @@ class Deconvolution(Operation):
         Groups of channels.
     """
 
-    weights: Floats
-    bias: Floats | None = None
-    stride: tuple[int, int] = (1, 1)
-    pad: tuple[int, int, int, int] = (0, 0, 0, 0)
-    dilation: tuple[int, int] = (1, 1)
-    group: int = 1
-
-    def __post_init__(self) -> None:
-        parameter(self, "weights", "bias")
-        _check_weights(self)
-
     @property
-    def kernel(self) -> tuple[int, int]:
-        """Rows and columns."""
-        return self.weights.shape[2], self.weights.shape[3]
+    def filters(self) -> int:
+        """Number K of output channels."""
+        return int(self.weights.shape[1]) * self.group
 
     def infer(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
         """Return (N, K, OH, OW)."""
         (shape,) = shapes
-        check_axes(shape)
-        channels, filters = self.weights.shape[:2]
+        check_features(shape)
+        channels = self.weights.shape[0]
         if shape[1] != channels:
             raise ValueError(f"input must have {channels} channels, not {shape[1]}")
         size = trirow_golden.transposed_output_size(
             (shape[2], shape[3]), self.kernel, self.stride, self.pad, self.dilation
         )
-        return ((shape[0], filters * self.group, *size),)
+        return ((shape[0], self.filters, *size),)
 
     def compute(self, inputs: Sequence[Floats]) -> tuple[Floats, ...]:
         """Return the deconvolution."""
-        y = float32.deconvolution(
-            inputs[0],
-            self.weights,
-            self.bias,
-            stride=self.stride,
-            pad=self.pad,
-            dilation=self.dilation,
-            group=self.group,
-        )
-        return (y,)
+        return (float32.deconvolution(inputs[0], self.weights, self.bias, **self._options),)
 
     def macs(self, shapes: Sequence[Shape]) -> int:
         """Return the multiplications, those whose products are cut off among them."""
@@ -192,20 +195,6 @@ class InnerProduct(Operation):
     def macs(self, shapes: Sequence[Shape]) -> int:
         """Return the multiplications."""
         return elements(shapes[0]) * int(self.weights.shape[0])
-
-
-def _check_weights(operation: Convolution | Deconvolution) -> None:
-    weights, group = operation.weights, operation.group
-    if weights.ndim != 4 or not weights.size:
-        raise ValueError(f"weights must have four axes, none empty, not shape {weights.shape}")
-    if group < 1 or weights.shape[0] % group:
-        raise ValueError(f"group must divide the first axis of {weights.shape}, not {group}")
-    transposed = isinstance(operation, Deconvolution)
-    _check_bias(operation.bias, weights.shape[1] * group if transposed else weights.shape[0])
-    for name, least in (("stride", 1), ("dilation", 1), ("pad", 0)):
-        values = getattr(operation, name)
-        if min(values) < least:
-            raise ValueError(f"{name} must be at least {least}, not {values}")
 
 
 def _check_bias(bias: Floats | None, filters: int) -> None:

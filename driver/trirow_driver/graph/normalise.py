@@ -11,7 +11,7 @@ from trirow_driver.graph.operation import (
     Operation,
     Shape,
     axis_from_front,
-    check_axes,
+    check_features,
     check_size,
     parameter,
 )
@@ -67,7 +67,7 @@ class Lrn(Operation):
 
     def infer(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
         """Return the shape of the input."""
-        check_axes(shapes[0])
+        check_features(shapes[0])
         return (shapes[0],)
 
     def compute(self, inputs: Sequence[Floats]) -> tuple[Floats, ...]:
@@ -105,7 +105,7 @@ class Normalize(Operation):
 
     def infer(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
         """Return the shape of the input."""
-        check_axes(shapes[0])
+        check_features(shapes[0])
         if self.factors.size != 1:
             check_size("factors", self.factors.size, shapes[0][1], "channels")
         return (shapes[0],)

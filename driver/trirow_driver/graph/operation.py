@@ -10,7 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Floats", "Identity", "Operation", "Shape", "axis_from_front", "check_axes"]
+__all__ = [
+    "Floats",
+    "Identity",
+    "Operation",
+    "Shape",
+    "axis_from_front",
+    "check_features",
+    "check_size",
+    "elements",
+    "parameter",
+]
 
 #: Extents of a tensor; of a feature map (N, C, H, W).
 Shape = tuple[int, ...]
@@ -97,17 +107,16 @@ def axis_from_front(axis: int, shape: Shape, *, behind: int = 0) -> int:
     return axis % axes
 
 
-def check_axes(shape: Shape, axes: int = 4) -> None:
-    """Refuse a shape of another number of axes.
+def check_features(shape: Shape) -> None:
+    """Refuse a shape that is not a feature map's.
 
     Raises
     ------
     ValueError
-        If it has another number.
+        If it has not four axes.
     """
-    if len(shape) != axes:
-        names = {4: " (N, C, H, W)", 2: " (N, C)"}.get(axes, "")
-        raise ValueError(f"input must have {axes} axes{names}, not shape {shape}")
+    if len(shape) != 4:
+        raise ValueError(f"input must have 4 axes (N, C, H, W), not shape {shape}")
 
 
 def check_size(name: str, size: int, wanted: int, what: str) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import trirow_golden
-from trirow_driver.graph.operation import Floats, Operation, Shape, check_axes
+from trirow_driver.graph.operation import Floats, Operation, Shape, check_features
 from trirow_golden import float32
 
-__all__ = ["AveragePool", "MaxPool"]
+__all__ = ["AveragePool", "MaxPool", "Pool"]
 
 
 @dataclass(frozen=True, eq=False)
-class MaxPool(Operation):
-    """Take the largest pixel of each window.
+class Pool(Operation):
+    """Make one pixel of each window.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ class MaxPool(Operation):
     def infer(self, shapes: Sequence[Shape]) -> tuple[Shape, ...]:
         """Return (N, C, OH, OW)."""
         (shape,) = shapes
-        check_axes(shape)
+        check_features(shape)
         if self.kernel is None:
             return ((*shape[:2], 1, 1),)
         size = trirow_golden.output_size(
@@ -50,16 +51,26 @@ class MaxPool(Operation):
         )
         return ((*shape[:2], *size),)
 
+    @property
+    def _options(self) -> dict[str, Any]:
+        """What golden's functions take besides the kernel."""
+        return {"stride": self.stride, "pad": self.pad, "ceil": self.ceil}
+
+
+class MaxPool(Pool):
+    """Take the largest pixel of each window. Parameters: see `Pool`."""
+
     def compute(self, inputs: Sequence[Floats]) -> tuple[Floats, ...]:
         """Return the largest pixels."""
-        options = {"stride": self.stride, "pad": self.pad, "ceil": self.ceil}
-        return (float32.max_pool(inputs[0], self.kernel, **options),)  # type: ignore[arg-type]
+        return (float32.max_pool(inputs[0], self.kernel, **self._options),)
 
 
-class AveragePool(MaxPool):
-    """Average each window; padding counts as zeros, what is beyond it does not (Caffe)."""
+class AveragePool(Pool):
+    """Average each window; padding counts as zeros, what is beyond it does not (Caffe).
+
+    Parameters: see `Pool`.
+    """
 
     def compute(self, inputs: Sequence[Floats]) -> tuple[Floats, ...]:
         """Return the averages."""
-        options = {"stride": self.stride, "pad": self.pad, "ceil": self.ceil}
-        return (float32.average_pool(inputs[0], self.kernel, **options),)  # type: ignore[arg-type]
+        return (float32.average_pool(inputs[0], self.kernel, **self._options),)

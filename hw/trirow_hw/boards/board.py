@@ -76,7 +76,7 @@ class Board:
 
 #: What 24 thousand LUTs cost: a bus as wide as the memory is.
 _25F = {"bus_bytes": 2}
-_NOT_PLACED = "takes 88 % of the LUTs: nextpnr has not placed it so far"
+_NOT_PLACED = "takes 89 % of the LUTs: nextpnr has not placed it so far"
 #: What all sizes of the ULX3S have.
 _ULX3S: dict[str, Any] = {
     "family": "ecp5",

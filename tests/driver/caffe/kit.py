@@ -8,6 +8,8 @@ import pytest
 from trirow_driver.blob import Blob
 from trirow_driver.caffe import blob_to_proto, message
 
+from ...opencv import read_net
+
 MODELS = Path(__file__).parents[3] / ".." / "shared" / "models" / "caffe"
 #: Prototxt and caffemodel of each.
 REAL = {
@@ -58,10 +60,7 @@ def write_net(folder, text, blobs, *, v1=False, **options):
 
 def opencv(paths, feeds, blobs):
     """Return blobs of a network as OpenCV computes them."""
-    cv2 = pytest.importorskip("cv2", reason="the reference is OpenCV's reader of Caffe nets")
-    if not hasattr(cv2.dnn, "readNetFromCaffe"):
-        pytest.skip("OpenCV 5 has no reader of Caffe nets")
-    net = cv2.dnn.readNetFromCaffe(*map(str, paths))
+    net = read_net(*map(str, paths))
     # Fused layers have no output of their own.
     net.enableFusion(False)
     for name, values in feeds.items():

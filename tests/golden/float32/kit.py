@@ -5,7 +5,8 @@ from the prototxt and only the blobs from the caffemodel, so that is all its lay
 """
 
 import numpy as np
-import pytest
+
+from ...opencv import read_net
 
 # field numbers of caffe.proto
 _NET_LAYER, _LAYER_NAME, _LAYER_TYPE, _LAYER_BLOBS = 100, 1, 2, 7
@@ -42,16 +43,13 @@ def caffemodel(blobs: dict) -> bytes:
 
 def run(layers: str, inputs: list, blobs: dict | None = None, last: str = "y0") -> list:
     """Run a net by OpenCV, with inputs ``x0``, ``x1``, ..., and return the last layer's outputs."""
-    cv2 = pytest.importorskip("cv2", reason="the reference is OpenCV's reader of Caffe nets")
-    if not hasattr(cv2.dnn, "readNetFromCaffe"):
-        pytest.skip("OpenCV 5 has no reader of Caffe nets")
     names = [f"x{index}" for index in range(len(inputs))]
     text = ""
     for name, array in zip(names, inputs, strict=True):
         dims = " ".join(f"dim: {size}" for size in array.shape)
         text += f'input: "{name}" input_shape {{ {dims} }}\n'
     model = np.frombuffer(caffemodel(blobs or {}), np.uint8)
-    net = cv2.dnn.readNetFromCaffe(np.frombuffer((text + layers).encode(), np.uint8), model)
+    net = read_net(np.frombuffer((text + layers).encode(), np.uint8), model)
     for name, array in zip(names, inputs, strict=True):
         net.setInput(array, name)
     (results,) = net.forwardAndRetrieve([last])
